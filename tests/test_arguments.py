@@ -134,7 +134,7 @@ def test_what_is_no_list_of_texts_or_rows_is_refused(call, name, rows):
         ),
         (
             lambda: pairsmith.answer_with_student(LOADED, ["a", "b"], ["c"]),
-            "there are 2 questions and 1 contexts",
+            "there are 2 questions and 1 contexts; give one context for each question",
         ),
         (
             lambda: pairsmith.make_training_set([PAIR, NAMED]),

@@ -75,7 +75,7 @@ def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, wor
     finished = len(list((tmp_path / "out" / "data").glob("train-*.parquet")))
     assert finished < SHARDS, "it went on to the end of its work"
     assert (
-        "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command again without --fresh"
+        "stopped; finished parts are kept, and a part that was begun will be done again; to continue, run the same command again without --fresh"
         in said
     )
     assert "Traceback" not in said

@@ -208,7 +208,7 @@ def test_stopping_says_how_to_go_on(invoke, demo):
     assert result.exit_code == 130
     assert (
         result.stderr
-        == "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command again without --fresh\n"
+        == "stopped; finished parts are kept, and a part that was begun will be done again; to continue, run the same command again without --fresh\n"
     )
 
 
@@ -323,12 +323,15 @@ def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, c
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (("ask", "--inputs", "a.txt", "b.txt"), "unexpected: b.txt; give --inputs before each"),
+        (
+            ("ask", "--inputs", "a.txt", "b.txt"),
+            "unexpected arguments: b.txt; give --inputs before each of them",
+        ),
         (
             ("ask", "--inputs", *(f"{name}.txt" for name in "abcdefg"), "--out", "x"),
-            "unexpected: b.txt, c.txt, d.txt and 3 more; give --inputs before each",
+            "unexpected arguments: b.txt, c.txt, d.txt and 3 more; give --inputs before each of them",
         ),
-        (("ask", "--model", "m", "n"), "unexpected: n; leave them out"),
+        (("ask", "--model", "m", "n"), "unexpected arguments: n; leave them out"),
         (("chunk", "--colum", "x"), "No such option: --colum (Possible options: --column, --title-column)"),
         (
             ("mine", "--colum", "x"),
@@ -576,7 +579,7 @@ def test_main_stopped_before_a_command_began(monkeypatch, capsys):
     assert caught.value.code == 130
     assert (
         capsys.readouterr().err
-        == "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command again without --fresh\n"
+        == "stopped; finished parts are kept, and a part that was begun will be done again; to continue, run the same command again without --fresh\n"
     )
 
 

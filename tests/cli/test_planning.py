@@ -110,7 +110,7 @@ def test_a_part_of_a_step_cannot_be_looked_into(recipe, monkeypatch, tmp_path):
     text = (tmp_path / "small.yaml").read_text().replace('data: "@pairs"', 'data: "@pairs/data"')
     (tmp_path / "small.yaml").write_text(text)
     monkeypatch.setattr(planning, "_apart", lambda *_: Estimate(1.0, 1, 1, {}))
-    with pytest.raises(SettingsError, match="clean: @pairs/data is part of a step"):
+    with pytest.raises(SettingsError, match="clean: @pairs/data is part of a step's folder"):
         plan_recipe(load_recipe(tmp_path / "small.yaml"), Silent())
 
 
@@ -120,7 +120,10 @@ def test_what_a_servers_tokens_cost():
     prices = Prices(read=0.5, written=1.5, budget=1.15)
     lines = plan_table(both, 1, prices).splitlines()[-2:]
     # 4 million at 0.5 and 0.2 million at 1.5: 2.00 + 0.30
-    assert lines[0] == "servers read 4,000,000 tokens and write 200,000: 2.30 at 0.5 and 1.5 for a million"
+    assert (
+        lines[0]
+        == "servers read 4,000,000 tokens and write 200,000: 2.30 at 0.5 and 1.5 for a million tokens"
+    )
     assert lines[1].startswith("the budget of 1.15 pays for 50 % of it")
     assert plan_table(both, 1, Prices(0.5, 1.5, 3)).endswith("the budget of 3.00 suffices")
     assert plan_table(both, 1).splitlines()[-1].startswith("servers read 4,000,000 tokens and write 200,000;")

@@ -273,17 +273,17 @@ def test_an_override_mends_a_path_that_is_not_there(recipe, steps, tmp_path):
     [
         (
             "top=0.5",
-            "--set top: no step of the recipe has it; expected STEP.SETTING=VALUE, for example pairs.top_k=10",
+            "--set top: no step of the recipe has this setting; expected STEP.SETTING=VALUE, for example pairs.top_k=10",
         ),
         (
             "model=x",
-            "--set model: the steps rows, other have it; expected STEP.SETTING=VALUE, for example rows.model=VALUE, or *.model=VALUE for all of them",
+            "--set model: the steps rows, other all have this setting; expected STEP.SETTING=VALUE, for example rows.model=VALUE, or *.model=VALUE for all of them",
         ),
         (
             "inputs=x",
-            "--set inputs: the steps rows, other give it; expected STEP.SETTING=VALUE, for example rows.inputs=VALUE, or *.inputs=VALUE for all of them",
+            "--set inputs: the steps rows, other all give this setting; expected STEP.SETTING=VALUE, for example rows.inputs=VALUE, or *.inputs=VALUE for all of them",
         ),
-        ("*.top=1", "--set *.top: no step of the recipe has it"),
+        ("*.top=1", "--set *.top: no step of the recipe has this setting"),
         (".top_p=1", "--set .top_p=1: expected STEP.SETTING=VALUE, for example pairs.top_k=10"),
         ("rows.top_p", "--set rows.top_p: expected STEP.SETTING=VALUE, for example pairs.top_k=10"),
         (
@@ -1110,7 +1110,7 @@ def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
     [
         (
             "nli",
-            "encoder: train-encoder learns pairs with scores; the task nli writes pairs whose labels",
+            "encoder: train-encoder needs pairs with scores, but the task nli writes pairs whose labels",
         ),
         ("topic", "the task topic writes single texts; use train-classifier"),
         ("far.yaml", "encoder: the labels of far range from 1 to 5"),

@@ -66,7 +66,7 @@ def test_a_step_that_reads_what_has_no_sample_cannot_be_planned():
     before = {"@rows": Estimate(1.0, 1, 1, {"train": 80})}
     reading = step(lambda settings, _: list(open_source(settings.data[0]).rows()))
     with pytest.raises(
-        SettingsError, match="@rows: plan cannot estimate a step that reads this step's output"
+        SettingsError, match="@rows: plan cannot estimate a step that reads the output of this step"
     ):
         plan_step(reading, ReadSettings(data=["@rows"]), before)
     counting = step(lambda settings, estimates: counted(settings.data[0], estimates, 0))

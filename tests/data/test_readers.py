@@ -379,7 +379,7 @@ class TestMissing:
         assert fault("/dev/null") == "/dev/null holds no texts"
 
     def test_a_file_that_the_shell_did_not_pass(self):
-        assert "the shell gives such a file" in fault("/dev/fd/9876")
+        assert "the shell makes such a file" in fault("/dev/fd/9876")
 
     def test_an_address_that_cannot_be_fetched(self):
         message = fault("http://127.0.0.1:9/texts.txt")

@@ -81,7 +81,7 @@ def test_the_last_rank_says_what_is_there_and_the_others_what_is_missing(world):
     one_rank(settings(), tmp / "out", 1, 2, progress=first)
     one_rank(settings(), tmp / "out", 0, 2, progress=second)
     assert first.lines[-1] == "rank 1 of 2 has made its share; not finished yet: 0"
-    assert any(line.startswith("took 6 shards over") for line in second.lines)
+    assert any(line.startswith("copied 6 shards") for line in second.lines)
     assert any(f"rows to {tmp / 'out'} (" in line for line in second.lines)
 
 
@@ -91,7 +91,7 @@ def test_the_plain_command_takes_over_what_ranks_made_and_makes_the_rest(world):
     one_rank(settings(), tmp / "out", 0, 2)
     heard = Heard()
     plainly(settings(), tmp / "out", progress=heard)
-    assert f"took 6 shards over from {tmp / 'out/rank-0-of-2'}" in heard.lines
+    assert f"copied 6 shards from {tmp / 'out/rank-0-of-2'}" in heard.lines
     assert files(tmp / "out") == files(tmp / "one")
 
 

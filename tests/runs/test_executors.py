@@ -167,7 +167,7 @@ def test_what_a_dead_worker_had_done_of_its_item_is_not_counted_twice(run):
 
 
 def test_workers_that_cannot_even_start_end_the_run(run):
-    with pytest.raises(WorkerError, match=r"workers exited before they were ready \(signal 9"):
+    with pytest.raises(WorkerError, match=r"all workers ended while they were loading \(signal 9"):
         run([1, 2], loading=True)
 
 

@@ -97,7 +97,7 @@ def test_a_format_that_is_slow_here_is_told(processor, tmp_path, capsys):
     assert capsys.readouterr().err == ""
     processor("avx2")
     resolve_dtype(given, Run(tmp_path, Progress()))
-    assert "bfloat16 is slow here" in capsys.readouterr().err
+    assert "bfloat16 is slow on this machine" in capsys.readouterr().err
 
 
 def test_what_a_server_computes_in_is_its_own_matter(processor, tmp_path, capsys):
@@ -121,7 +121,7 @@ def test_work_that_goes_on_in_a_slow_format_is_told(processor, tmp_path, capsys)
     (tmp_path / "training.json").write_text(json.dumps({"step": "x", "settings": {"dtype": "bfloat16"}}))
     processor("avx2")
     assert resolve_dtype(MINE, Run(tmp_path, Progress())).dtype == "bfloat16"
-    assert "bfloat16 is slow here" in capsys.readouterr().err
+    assert "bfloat16 is slow on this machine" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("manifest", [None, "{", '{"step": "postprocess", "settings": null}'])

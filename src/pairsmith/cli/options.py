@@ -1,7 +1,7 @@
 """Turns a settings model into the options of a command.
 
-For the command line every option is optional and accepts any text. Defaults, required settings and
-validation are left to the model, so that each fault is reported in one place and wording.
+For typer, every option is optional and accepts any text. The settings model applies defaults, requires
+settings and validates values, so that each mistake is reported in one place and in one wording.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,10 +25,10 @@ S = TypeVar("S", bound=Settings)
 def with_options(
     body: Callable[..., None], help_text: str, model: type[Settings], common: Mapping[str, tuple[Any, Any]]
 ) -> Callable[..., None]:
-    """``body``, which takes any keywords, with a signature that typer reads.
+    """Give ``body``, which takes any keyword arguments, a signature from which typer makes a command.
 
-    It has a parameter for every setting of ``model``, where None means not given, and those in ``common``,
-    each with its annotation and default.
+    The signature has a parameter for every setting of ``model``, with the default None for "not given", and
+    the parameters in ``common``, each with its annotation and default.
     """
     own = {name: (_option(name, field), None) for name, field in in_help_order(model).items()}
     parameters = [
@@ -42,7 +42,11 @@ def with_options(
 
 
 def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
-    """Make settings from the options in ``values``, where None means not given."""
+    """Make settings from the options in ``values``, where None means that an option was not given.
+
+    Raises:
+        SettingsError: values are missing or invalid; its message has a line for each.
+    """
     try:
         return model.model_validate(
             {name: value for name, value in values.items() if value not in (None, [])}
@@ -50,7 +54,7 @@ def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
     except ValidationError as error:
         lines = []
         for fault in errors_of(error, model):
-            if not fault.where:  # several settings do not fit together
+            if not fault.where:  # the fault is in the combination of several settings
                 lines.append(_with_option(fault.text, model))
                 continue
             where = option_name(str(fault.where[0]))
@@ -62,9 +66,9 @@ def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
 def in_help_order(model: type[Settings]) -> dict[str, FieldInfo]:
     """The settings of ``model`` in the order of its help.
 
-    A model's own settings stand as they are written. Of those that it inherits, the required ones come first;
-    after its own come the data that it may read, then how its method learns, then what all trainings have.
-    Last comes where the work runs.
+    Inherited settings that are required come first. Then come the model's own settings in the order in which
+    they are declared, then inherited settings for the data that it may read, then all other inherited ones.
+    The settings on workers come last.
     """
     fields = model.model_fields
     last = WorkerSettings.model_fields if issubclass(model, WorkerSettings) else {}
@@ -81,13 +85,13 @@ def in_help_order(model: type[Settings]) -> dict[str, FieldInfo]:
 
 
 def _with_option(text: str, model: type[Settings]) -> str:
-    """``text`` with the name of a setting, if it begins with one, written as its option."""
+    """``text``; if it begins with the name of a setting, with the option's name in its place."""
     name, space, rest = text.partition(" ")
     return f"{option_name(name)}{space}{rest}" if name in model.model_fields else text
 
 
 def default_text(field: FieldInfo) -> str:
-    """The default for the help text: ``required``, ``default: 5``, or nothing if the default is empty."""
+    """The default for the help text: ``required``, ``default: 5``, or "" if the default is empty."""
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
@@ -101,7 +105,7 @@ def default_text(field: FieldInfo) -> str:
 
 
 def option_kind(annotation: Any) -> tuple[Any, str]:
-    """The type of the option (bool, ``list[str]`` or str) and the accepted values, for ``annotation``."""
+    """For a setting's type ``annotation``, the option's type (bool, list[str] or str) and its metavar."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return option_kind(arguments[0])
@@ -118,7 +122,7 @@ def option_kind(annotation: Any) -> tuple[Any, str]:
 
 
 def _option(name: str, field: FieldInfo) -> Any:
-    """The annotation of a setting's parameter, for typer."""
+    """The annotation of the parameter for a setting, from which typer makes its option."""
     kind, values = option_kind(field.annotation)
     flag = option_name(name)
     if kind is bool:

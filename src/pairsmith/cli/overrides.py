@@ -10,14 +10,14 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.steps.step import StepTable
 
 ALL = "*"
-"""In place of a step's name: all steps that have the setting."""
+"""Stands for all steps that have the setting, in place of a step's name."""
 
 Overrides = dict[tuple[str, str], Any]
-"""The values by the names of step and setting. The step is ``""`` where none is named."""
+"""Values by the names of step and setting. The step's name is ``""`` if the override names no step."""
 
 
 def parsed(texts: Iterable[str]) -> Overrides:
-    """The overrides that these texts are."""
+    """Parse overrides such as ``pairs.top_k=10``; values are YAML, or text if they are not valid YAML."""
     overrides: Overrides = {}
     for text in texts:
         target, equals, value = text.partition("=")
@@ -34,39 +34,46 @@ def parsed(texts: Iterable[str]) -> Overrides:
 def by_step(
     overrides: Overrides, entries: Sequence[Any], steps: StepTable
 ) -> tuple[Overrides, Overrides, list[str]]:
-    """Find the step of each override among a recipe's entries.
+    """Find the step of each override among a recipe's entries; ``steps`` is the table of the kinds of steps.
 
-    Returned are the overrides of single steps, those of all steps, and an error for each override without a
-    step. ``steps`` are the kinds of steps.
+    An override that names no step is for the only step whose entry gives the setting a value. If no entry
+    does, it is for the only step that has the setting, and if there is none, for the only step whose setting
+    refers to an earlier step. An override of all steps (``*``) changes neither a step with an override of its
+    own nor a step whose setting refers to an earlier step.
 
-    An override that names no step is meant for the only step that gives the setting; if none does, for the
-    only one that has it; and if none has, for the only one that takes it from an earlier step. One of all
-    steps changes neither a step that has an override of its own nor one that takes the setting from an
-    earlier step.
+    Returns:
+        the overrides of single steps, the overrides that ``*`` makes in each step, and an error message for
+        each override without a step.
     """
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
     of_one = {target: value for target, value in overrides.items() if target[0] not in ("", ALL)}
     of_all: Overrides = {}
     faults: list[str] = []
-    for (name, setting), value in sorted(overrides.items()):  # "" is before ALL
+    for (name, setting), value in sorted(overrides.items()):  # "" sorts before ALL, and takes precedence
         if name == "":
-            meant, fault = _meant(setting, mappings, steps)
+            targets, fault = _target_step(setting, mappings, steps)
         elif name == ALL:
             having = [entry for entry in mappings if _has(entry, setting, steps)]
-            meant = [str(entry.get("name")) for entry in having if not _refers(entry, setting)]
-            why = "every step takes it from an earlier one" if having else "no step of the recipe has it"
-            fault = "" if meant else f"--set {ALL}.{setting}: {why}"
+            targets = [str(entry.get("name")) for entry in having if not _refers(entry, setting)]
+            why = (
+                "every step takes this setting from an earlier step"
+                if having
+                else "no step of the recipe has this setting"
+            )
+            fault = "" if targets else f"--set {ALL}.{setting}: {why}"
         else:
             continue
         faults += [fault] if fault else []
-        for step in meant:
+        for step in targets:
             if (step, setting) not in of_one:
                 (of_all if name == ALL else of_one)[step, setting] = value
     return of_one, of_all, faults
 
 
-def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], steps: StepTable) -> tuple[list[str], str]:
-    """The step that an override without a name is for, or what is wrong with it."""
+def _target_step(
+    setting: str, entries: Sequence[Mapping[Any, Any]], steps: StepTable
+) -> tuple[list[str], str]:
+    """The step that an override without a step's name is for, and ""; else no step, and the error message."""
     giving, having, taking = list[str](), list[str](), list[str]()
     for entry in entries:
         settings, name = entry.get("settings"), str(entry.get("name"))
@@ -77,15 +84,15 @@ def _meant(setting: str, entries: Sequence[Mapping[Any, Any]], steps: StepTable)
     names = giving or having or taking
     if len(names) == 1:
         return names, ""
-    example, of_all, fault = "pairs.top_k=10", "", "no step of the recipe has it"
+    example, of_all, fault = "pairs.top_k=10", "", "no step of the recipe has this setting"
     if names:
-        fault = f"the steps {', '.join(names)} {'have' if names is having else 'give'} it"
+        fault = f"the steps {', '.join(names)} all {'have' if names is having else 'give'} this setting"
         example, of_all = f"{names[0]}.{setting}=VALUE", f", or {ALL}.{setting}=VALUE for all of them"
     return [], f"--set {setting}: {fault}; expected STEP.SETTING=VALUE, for example {example}{of_all}"
 
 
 def _refers(entry: Mapping[Any, Any], setting: str) -> bool:
-    """Whether an entry takes a setting from an earlier step."""
+    """Whether the entry of a step gives a setting a reference to an earlier step."""
     settings = entry.get("settings")
     return isinstance(settings, Mapping) and any(
         text.startswith("@") for text in texts_in(settings.get(setting))

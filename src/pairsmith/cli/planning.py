@@ -1,6 +1,7 @@
 """``pairsmith plan``: estimates what a recipe will make and cost before it runs.
 
-Each step is calibrated in a separate process, so that its memory does not include that of earlier steps.
+Each step is tried on a part of its work in a process of its own, so that the memory that is measured does not
+include the memory of earlier steps.
 """
 
 import multiprocessing
@@ -23,12 +24,12 @@ from pairsmith.runs.executors import ignoring_interrupts
 
 
 def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
-    """The estimate of each step by name; this takes some seconds a step."""
+    """The estimate of each step, by its name; this takes some seconds for each step."""
     check_extras(recipe.extras)
     estimates: dict[str, Estimate] = {}
     bases: dict[str, str] = {}
     for number, planned in enumerate(recipe.steps, start=1):
-        progress.say(f"step {number}/{len(recipe.steps)} · {planned.name}: trying a part of it")
+        progress.say(f"step {number}/{len(recipe.steps)} · {planned.name}: trying a part of the work")
         settings = planned.step.settings.model_validate(planned.values)
         before = {f"@{name}": estimate for name, estimate in estimates.items()}
         if any(value == RUN_REFERENCE for value in planned.values.values()):
@@ -41,7 +42,8 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
                 before[text] = before[folder]
             elif text.startswith("@"):
                 raise SettingsError(
-                    f"{planned.name}: {text} is part of a step; plan handles only whole steps"
+                    f"{planned.name}: {text} is part of a step's folder; plan can only estimate steps that "
+                    "refer to whole folders"
                 )
         estimates[planned.name] = _apart(_estimate, planned.kind, settings, before, bases, time.monotonic())
         if base := getattr(settings, "base", None):
@@ -51,30 +53,31 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a server's tokens cost, in any currency, for a million of them; and how much may be spent."""
+    """What a million tokens of a server cost, in any currency, and how much may be spent."""
 
-    read: float = 0.0
-    written: float = 0.0
-    budget: float | None = None
+    read: float = 0.0  # price of a million input tokens
+    written: float = 0.0  # price of a million output tokens
+    budget: float | None = None  # largest sum to spend
 
     def lines(self, bought: tuple[int, int]) -> Iterator[str]:
-        """The price of tokens that a server reads and writes, and how far the budget goes."""
+        """Sentences on the price of ``bought`` input and output tokens, and whether the budget suffices."""
         price = (bought[0] * self.read + bought[1] * self.written) / 1e6
         yield (
             f"servers read {bought[0]:,} tokens and write {bought[1]:,}: {price:,.2f} at {self.read:g} and "
-            f"{self.written:g} for a million"
+            f"{self.written:g} for a million tokens"
         )
         if self.budget is not None and price > self.budget:
             yield (
-                f"the budget of {self.budget:,.2f} pays for {100 * self.budget / price:.0f} % of it; lower "
-                "the inputs (--set STEP.limit=N) or the texts for each (--set STEP.per_input=N)"
+                f"the budget of {self.budget:,.2f} pays for {100 * self.budget / price:.0f} % of these "
+                "tokens; use fewer inputs (--set STEP.limit=N) or fewer texts for each (--set "
+                "STEP.per_input=N)"
             )
         elif self.budget is not None:
             yield f"the budget of {self.budget:,.2f} suffices"
 
 
 def _together(estimates: Mapping[str, Estimate]) -> Estimate:
-    """All rows of the earlier steps, for a step that reads the folder of the run."""
+    """The earlier steps as one estimate, for a step that reads the folder of the run."""
     rows = sum(sum(estimate.rows.values()) for estimate in estimates.values())
     return Estimate(seconds=0.0, memory=0, disk=totals(estimates).disk, rows={"all": rows})
 
@@ -92,7 +95,10 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
         lines.append(f"peak disk use during the run, with checkpoints: {_bytes(total.peak_disk)}")
     if any(total.bought) and prices is None:
         read, written = total.bought
-        lines.append(f"servers read {read:,} tokens and write {written:,}; give --price-in and --price-out")
+        lines.append(
+            f"servers read {read:,} tokens and write {written:,}; give --price-in and --price-out for the "
+            "price"
+        )
     elif prices is not None and any(total.bought):
         lines += prices.lines(total.bought)
     elif prices is not None:
@@ -127,18 +133,21 @@ def _estimate(
 
 
 def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
-    """Call ``work`` in a new process."""
+    """Call ``work`` in a new process, and return its result."""
     context = multiprocessing.get_context("spawn")
-    receiver, theirs = context.Pipe()
-    process = context.Process(target=_answer, args=(theirs, work, arguments), daemon=True)
+    receiver, sender = context.Pipe()
+    process = context.Process(target=_answer, args=(sender, work, arguments), daemon=True)
     with ignoring_interrupts():
         process.start()
-    theirs.close()
+    sender.close()
     try:
         answer = receiver.recv()
     except EOFError:
         process.join()
-        raise WorkerError(f"the trial ended with exit code {process.exitcode}; out of memory?") from None
+        raise WorkerError(
+            f"the process that tried the step ended with exit code {process.exitcode}; perhaps it ran out of "
+            "memory"
+        ) from None
     finally:
         receiver.close()
     process.join()
@@ -154,7 +163,9 @@ def _answer(pipe: Any, work: Callable[..., Estimate], arguments: tuple[Any, ...]
     except PairsmithError as error:
         pipe.send(error)
     except Exception:
-        pipe.send(WorkerError(f"a trial failed; this is a bug in pairsmith:\n{traceback.format_exc()}"))
+        pipe.send(
+            WorkerError(f"a step could not be tried; this is a bug in pairsmith:\n{traceback.format_exc()}")
+        )
 
 
 def _bytes(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The process of a command: turns errors into a line and an exit code; handles signals and closed output."""
+"""The process of a command: error messages and exit codes, signals, and output that is closed."""
 
 import errno
 import gc
@@ -16,21 +16,21 @@ import typer
 from pairsmith.core.errors import PairsmithError, redacted
 
 _STOPPED = (
-    "stopped; finished parts are kept, one that was begun starts over; to continue, run the same command "
-    "again without --fresh"
+    "stopped; finished parts are kept, and a part that was begun will be done again; to continue, run the "
+    "same command again without --fresh"
 )
 
 _CANNOT_WRITE = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EAGAIN, errno.ESTALE, errno.ENXIO,
 }  # fmt: skip
-"""Numbers of errors in writing."""
+"""The numbers of operating system errors that writing can cause."""
 
 
 @contextmanager
 def spoken_errors(stopped: str = _STOPPED) -> Iterator[None]:
-    """Turn expected errors into a line on stderr and an exit code; a bug keeps its traceback.
+    """Turn pairsmith's errors into a message on stderr and an exit code; a bug keeps its traceback.
 
-    ``stopped`` is said after Ctrl-C or SIGTERM.
+    ``stopped`` is the message after Ctrl-C or SIGTERM.
     """
     try:
         yield
@@ -39,21 +39,21 @@ def spoken_errors(stopped: str = _STOPPED) -> Iterator[None]:
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt as stop:
         typer.echo(stopped, err=True)
-        gc.freeze()  # or Python searches all that libraries hold for garbage, which takes half a second
+        gc.freeze()  # else Python searches the libraries' objects for garbage, which takes half a second
         raise SystemExit(143 if stop.args else 130) from None
     except BrokenPipeError:
         _write_nowhere(1, 2)
         raise SystemExit(141) from None
     except OSError as error:
         if error.filename is not None or error.errno not in _CANNOT_WRITE or not _output_fails(error.errno):
-            raise  # a bug: whoever opens a file turns its errors into those above
+            raise  # a bug: code that opens a file turns its errors into a PairsmithError
         _write_nowhere(1)
         typer.echo(f"pairsmith: error: cannot write to standard output: {error.strerror}", err=True)
         raise SystemExit(2) from None
 
 
 def _output_fails(number: int) -> bool:
-    """Whether standard output refuses an empty line with this number of an error."""
+    """Whether writing an empty line to standard output causes the operating system error ``number``."""
     try:
         print(flush=True)
     except OSError as error:
@@ -62,14 +62,14 @@ def _output_fails(number: int) -> bool:
 
 
 def _write_nowhere(*streams: int) -> None:
-    """Have what Python still holds for these streams written nowhere when it ends, without a traceback."""
+    """Discard what is still buffered for these file descriptors, which else causes a traceback at the end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         os.dup2(nowhere, stream)
 
 
 def prepare_output() -> None:
-    """Have both output streams take any text: one that is closed, and one that is not in UTF-8."""
+    """Make both output streams accept any text, also if they are closed or their encoding is not UTF-8."""
     nowhere = Path(os.devnull)
     sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
     sys.stderr = sys.stderr or nowhere.open("w", encoding="utf-8")
@@ -85,10 +85,10 @@ def stop_on_sigterm() -> None:
 
 
 def stop_at_once() -> None:
-    """End the process without a word on one more Ctrl-C or SIGTERM.
+    """From now on, end the process silently on one more Ctrl-C or SIGTERM.
 
-    For a command that was stopped and is over: otherwise the second signal interrupts Python's own end, which
-    prints a traceback. Handlers of a program that called the command stay.
+    It is called when a stopped command is over: otherwise a second signal would interrupt the end of Python,
+    which prints a traceback. The signal handlers of a program that called the command are kept.
     """
     if threading.current_thread() is threading.main_thread():
         for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, _stop)):

@@ -1,4 +1,4 @@
-"""Checks across the steps of a recipe, made before the first one starts."""
+"""Checks across the steps of a recipe, before the first step starts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from pairsmith.cli.recipes import PlannedStep
 
 _KEEP_LABELS = ("postprocess", "mix")
-"""Steps whose rows have the labels of what they read."""
+"""Steps whose rows have the labels of the rows that they read."""
 
 
-def check_extras(wanted: Sequence[str]) -> None:
-    """Check that the extras of pairsmith that a recipe wants are installed."""
-    lacking = extras()
-    for extra in wanted:
-        if missing := lacking.get(extra):
+def check_extras(names: Sequence[str]) -> None:
+    """Raise ``MissingExtra`` unless the extras of pairsmith with these names are installed."""
+    missing_packages = extras()
+    for extra in names:
+        if missing := missing_packages.get(extra):
             raise MissingExtra(", ".join(missing), extra)
 
 
-def extra_faults(wanted: Sequence[str]) -> Iterator[str]:
-    """An error for each extra that a recipe names and that does not exist."""
+def extra_faults(names: Sequence[str]) -> Iterator[str]:
+    """An error message for each of these names that is no extra of pairsmith."""
     declared = extras()
-    for extra in wanted if declared else ():
+    for extra in names if declared else ():
         if extra not in declared:
             yield f"extras: there is no extra {extra!r}; {known_names_hint(extra, declared)}"
 
 
 def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:
-    """Why an encoder of a recipe could not learn what is generated for it, as one sentence each."""
+    """An error message for each encoder in a recipe that cannot be trained on the rows generated for it."""
     steps = {planned.name: planned for planned in planned_steps}
     for planned in planned_steps:
         if planned.kind == "train-encoder" and (task := _task_of(planned, steps)):
@@ -40,7 +40,7 @@ def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:
                 kind = "single texts" if task.kind == "text" else "pairs whose labels are names"
                 trainer = "train-classifier" if task.kind == "text" else "a task whose labels are numbers"
                 yield (
-                    f"{planned.name}: train-encoder learns pairs with scores; the task {task.name} writes "
+                    f"{planned.name}: train-encoder needs pairs with scores, but the task {task.name} writes "
                     f"{kind}; use {trainer}"
                 )
             else:
@@ -48,7 +48,7 @@ def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:
 
 
 def _task_of(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> TaskSpec | None:
-    """The task of the step that generates what ``planned`` reads; None if that is no step of the recipe."""
+    """The task of the step that generates the rows ``planned`` reads; None if no step of the recipe does."""
     source = planned.values.get("data")
     for reference in source if isinstance(source, list) else [source]:
         before = steps.get(str(reference).removeprefix("@").partition(":")[0])

@@ -1,4 +1,4 @@
-"""The texts in the value of a setting: names of models, paths, references to earlier steps."""
+"""The texts in the value of a setting, such as names of models, paths, and references to earlier steps."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ def texts_in(value: object) -> list[str]:
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """``value`` with ``change`` applied to all texts in it, also in lists and mappings, but not to keys."""
+    """``value`` with ``change`` applied to all texts in it, also in lists and mappings, except to keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Stand-ins for the results of earlier steps, on which the plan of a later step can be tried."""
+"""Stand-ins for the results of earlier steps, which do not exist yet when a recipe is planned."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,16 +21,22 @@ def plan_step(
 ) -> Estimate:
     """The estimate of a step whose settings may refer to earlier steps as ``@name``.
 
-    A planner reads what exists: the rows of an earlier step are replaced by a dataset folder with the sample
-    in its estimate, and a model by the base that it will be trained from, which ``bases`` gives by reference.
-    The planner finds the estimates in ``before`` by these names.
+    A planner needs data and models that exist. So a reference to the rows of an earlier step is replaced by a
+    dataset folder with the sample of rows in that step's estimate, and a reference to a trained model by the
+    base that the model will be trained from. The planner gets the estimates by the names of these stand-ins.
+
+    Args:
+        step: the step.
+        settings: its settings.
+        before: the estimates of earlier steps, by reference.
+        bases: the base models of earlier trainings, by reference.
     """
     references = {text for _, value in settings for text in texts_in(value) if text in before}
     for _, value in settings:
         if isinstance(value, str) and value in references:
             rows, sample = before[value].rows, before[value].sample
             if sample is not None and not sample.num_rows:
-                # Nothing can be tried: as many rows as there will be, at most, in no time.
+                # Without sample rows nothing can be tried; the step makes at most as many rows as it reads.
                 return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows=rows, sample=sample)
     with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
         stand_ins = {}
@@ -38,7 +44,7 @@ def plan_step(
             sample = before[reference].sample
             if bases and reference in bases:
                 stand_ins[reference] = bases[reference]
-            elif sample is not None and sample.num_rows:  # of several sources an empty one only counts
+            elif sample is not None and sample.num_rows:  # an empty one of several sources has no stand-in
                 stand_ins[reference] = _write(sample, Path(folder) / reference.partition(":")[0])
         changes = {
             name: map_texts(value, lambda text: stand_ins.get(text, text))
@@ -53,7 +59,8 @@ def plan_step(
                 for reference in references - stand_ins.keys():
                     if reference in str(error):
                         raise SettingsError(
-                            f"{reference}: plan cannot estimate a step that reads this step's output"
+                            f"{reference}: plan cannot estimate a step that reads the output of this step, "
+                            "as it has no sample of it"
                         ) from None
             if folder in str(error):
                 raise type(error)(str(error).replace(f"{folder}/", "")) from None
@@ -61,7 +68,7 @@ def plan_step(
 
 
 def _write(sample: pa.Table, out: Path) -> str:
-    """Write a dataset folder with the rows of a sample; returns its name."""
+    """Write a dataset folder with the rows of a sample, unless it exists; returns its path."""
     if not out.exists():
         writer = FolderWriter.start(
             Run(out, Silent()), step="sample", schema=sample.schema, settings={}, inputs={}, models={}

@@ -1,4 +1,4 @@
-"""What recipes and the command line run: the steps, and the tools as further ones."""
+"""The table of all steps that recipes and the command line can run: the methods' steps and the tools."""
 
 from pairsmith.core.model_names import check_name
 from pairsmith.steps.step import Step, StepTable
@@ -9,7 +9,7 @@ SOURCE_SETTINGS = frozenset({
     "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
     "corpus", "evaluation", "chunks", "judgements", "labelled",
 })  # fmt: skip
-"""Settings that name what a step reads; a text under one of these names is a source in every step."""
+"""Names of the settings that name data to read; in every step, their values are paths or Hub ids."""
 
 STEPS: StepTable = {
     **WITHOUT_TOOLS,
@@ -29,7 +29,7 @@ STEPS: StepTable = {
     "report": Step(
         ReportSettings,
         "pairsmith.tools.report.route:report",
-        "Write a one-page report about a folder.",
+        "Write an HTML page about a data set, a model, an evaluation or a run.",
         plan="pairsmith.runs.estimate:plan_little",
         checks={"encoder": check_name},
         of_runs=True,
@@ -37,7 +37,7 @@ STEPS: StepTable = {
     "audit": Step(
         AuditSettings,
         "pairsmith.tools.audit.route:audit",
-        "Have people label rows blind, in a browser.",
+        "Have people label rows in a browser, without seeing the rows' labels.",
         plan="pairsmith.runs.estimate:plan_little",
     ),
 }

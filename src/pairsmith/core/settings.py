@@ -16,7 +16,7 @@ NO_EFFECT: dict[str, JsonValue] = {"decides_rows": False}
 """Mark of a field that decides where or how fast the work runs, and does not change its result."""
 
 KEPT: dict[str, JsonValue] = {"decides_rows": False, "kept": True}
-"""For a folder in which steps keep work for each other: nothing that comes of a step depends on it."""
+"""Mark of a field that names a folder in which steps store results for each other; no row depends on it."""
 
 MOST_ITEMS = 2**63 - 1
 """Largest value of settings that are numbers of items: Python can take no more items from an iterator."""

@@ -18,7 +18,7 @@ from pairsmith.data.sources import Columns, Source, data_suffix, open_source, op
 _FIRST = ("sentence1", "question1", "#1 String", "text1")
 _SECOND = ("sentence2", "question2", "#2 String", "text2")
 LABELS = ("label", "is_duplicate", "Quality")
-"""Names of the column that says whether a pair is one of paraphrases."""
+"""Names of the column that says whether the two texts of a pair are paraphrases."""
 _NEAR = 50
 """A negative is drawn from this many texts, the most similar ones."""
 _AT_ONCE = 100

@@ -41,20 +41,11 @@ from pairsmith.core.paths import (
     reaching,
     size_of,
 )
+from pairsmith.data.signatures import refuse_other_format
 from pairsmith.data.splits import chunk_first, folder_files, split_files, split_of
 
 Columns = Mapping[str, Any]
 _CONFIG = re.compile(r"/[\w.-]+")
-_BEGINNINGS = {
-    b"\x1f\x8b": "compressed by gzip; give it a name that ends in .gz",
-    b"\x28\xb5\x2f\xfd": "compressed by zstd, which is not read; unpack it first (zstd -d)",
-    b"BZh": "compressed by bzip2, which is not read; unpack it first (bunzip2)",
-    b"\xfd7zXZ": "compressed by xz, which is not read; unpack it first (unxz)",
-    b"PK\x03\x04": "a zip archive, or a document of an office program; unpack it, or save it as CSV in UTF-8",
-    b"PAR1": "a Parquet file; give it a name that ends in .parquet",
-    b"%PDF": "a PDF; its text is read by chunk, as that of a file whose name ends in .pdf",
-}
-"""What the first bytes of files that are no text say of them."""
 _SUFFIXES = (".txt", ".jsonl", ".json", ".tsv", ".csv", ".parquet")
 
 
@@ -217,24 +208,15 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
     try:
         line = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        _refuse_other_format(path)
+        refuse_other_format(path)
         raise InputError(
             f"{path}:{number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
             f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {display_name(path)} > new)"
         ) from None
     if "\x00" in line:
-        _refuse_other_format(path)
+        refuse_other_format(path)
         raise InputError(f"{path}:{number}: holds a NUL character; is this a binary or UTF-16 file?")
     return line.removesuffix("\n").removesuffix("\r")
-
-
-def _refuse_other_format(path: Place) -> None:
-    """Refuse a file that begins as one of a format with another name."""
-    with path.open("rb") as stream:
-        first = stream.read(8)
-    for beginning, kind in _BEGINNINGS.items():
-        if first.startswith(beginning):
-            raise InputError(f"{path} is {kind}")
 
 
 def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:

@@ -14,7 +14,7 @@ from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, miss
 from pairsmith.data.splits import split_of
 
 _TAG = re.compile(r"O|[BI]-.+")
-_BIOES = re.compile(r"[SUEL]-.")  # tags of BIOES and BILOU that BIO has not
+_BIOES = re.compile(r"[SUEL]-.")  # tags of the schemes BIOES and BILOU that BIO does not have
 _WORDS = ("tokens", "words")
 _TAGS = ("ner_tags", "tags", "ner")
 _ROWS = (".jsonl", ".json", ".parquet")

@@ -97,7 +97,7 @@ def mean_intervals(
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
     """The mean of the values and its standard error, rounded to four decimal places.
 
-    The error of a single value, which shows no spread, is None.
+    The standard error of a single value is undefined, and None.
     """
     mean = round(float(np.mean(values)), 4)
     if len(values) < 2:

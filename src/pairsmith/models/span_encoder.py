@@ -66,7 +66,7 @@ def load_span_encoder(
 
 
 def require_question_heads(model: str) -> None:
-    """Refuse a model without heads for questions, before it is loaded or others are trained beside it."""
+    """Raise a ``ModelError`` if a model has no heads for questions; this is checked before it is loaded."""
     kind = heads_kind(resolve_model(model))
     if kind != "questions":
         present = (

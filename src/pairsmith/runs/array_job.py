@@ -1,6 +1,7 @@
-"""Array jobs: many processes, each of which makes its share of a step's shards; the last one adds the rest.
+"""Array jobs: many processes (ranks), each of which makes its share of a step's shards.
 
-Slurm, PBS and Kubernetes start such processes. The ranks share a folder and nothing else.
+Slurm, PBS and Kubernetes start such processes. The ranks communicate only by a shared folder. The rank that
+is ready last puts the shares of all ranks together.
 """
 
 from collections.abc import Callable
@@ -17,15 +18,15 @@ from pairsmith.runs.status import status_of
 from pairsmith.runs.storage import write_json
 
 DONE = "rank.json"
-"""Written into a rank's folder when its share is made."""
+"""Name of the file that is written into a rank's folder when the rank's share is finished."""
 
 
 def rank_of(settings: WorkerSettings) -> Rank | None:
-    """The rank that the settings name; None if they do not ask for an array job."""
+    """The rank of this process, by ``settings``; None if ``settings.executor`` is not ``array``."""
     number, size = settings.rank, settings.world_size
     if settings.executor != "array":
         if number is not None or size is not None:
-            raise SettingsError("--rank and --world-size need --executor array")
+            raise SettingsError("--rank and --world-size need --executor array; add it, or leave them out")
         return None
     if number is None or size is None:
         raise SettingsError("--executor array needs --rank, from 0, and --world-size, the number of ranks")
@@ -35,9 +36,9 @@ def rank_of(settings: WorkerSettings) -> Rank | None:
 
 
 def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank: Rank, run: Run) -> None:
-    """Make the share of ``rank``; if it is the last one, also what needs the shares of all ranks.
+    """Make the share of ``rank``; if all other ranks have finished theirs, also put the shares together.
 
-    ``work`` is the step. It is called for the rank's own folder, and by the last rank for ``run.out``.
+    ``work`` runs the step. It is called with the rank's own folder, and in the last rank with ``run.out``.
     """
     if run.fresh:
         raise SettingsError(f"--fresh does not go with --executor array; remove {run.out} to start over")
@@ -63,5 +64,5 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
 
 
 def _unfinished(out: Place, size: int) -> list[int]:
-    """The ranks that have not made their share."""
+    """The numbers of the ranks of ``size`` that have not finished their share."""
     return [number for number in range(size) if size_of(out / Rank(number, size).name / DONE) is None]

@@ -1,7 +1,7 @@
 """The licences and citations of the models and data that a step uses, as far as they are known locally.
 
-Models and data made by pairsmith name them in their record, others in a card (README.md) as on the Hub;
-for a Hub id that is the card in the local cache. Nothing is downloaded.
+The record of a model or data set that pairsmith made lists its sources. For others they are read from the
+card (README.md), as the Hub uses it; for a Hub id, from the card in the local cache. Nothing is downloaded.
 """
 
 import json
@@ -31,7 +31,9 @@ _FRONT = re.compile(r"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
 _BIBTEX = re.compile(r"```[a-z]*\s*\n(\s*@\w+\s*\{.*?)```", re.DOTALL)
 _CITED = re.compile(r"^#+[^\n]*\bcit[^\n]*\n(.*?)(?=^#|\Z)", re.DOTALL | re.MULTILINE | re.IGNORECASE)
 _LONGEST = 2000
+"""Longer citations are ignored, in characters."""
 _MOST = 5
+"""Largest number of citations that are read from one card."""
 
 _SENTENCE_BERT = (
     "Reimers and Gurevych (2019): Sentence-BERT: Sentence Embeddings using Siamese BERT-Networks. "
@@ -52,7 +54,10 @@ class Sources:
 
 
 def sources_of(*, models: Iterable[str] = (), data: Iterable[str | Place] = ()) -> Sources:
-    """The models and data, and the sources of those that pairsmith made; each once."""
+    """The models and data that a step uses; in place of those that pairsmith made, their own sources.
+
+    ``models`` and ``data`` are names, paths or URLs. Each source and each citation is listed once.
+    """
     sources = [*(_source(name, "model") for name in models), *(_source(name, "data") for name in data)]
     made_with = dict.fromkeys(credit for source in sources for credit in source.credits)
     citations = [line for source in sources for line in source.citations]
@@ -61,7 +66,7 @@ def sources_of(*, models: Iterable[str] = (), data: Iterable[str | Place] = ()) 
 
 
 def model_display_name(name: str | Place) -> str:
-    """The name of a model or source in a card: a path or URL by its last part, others unchanged."""
+    """The name of a model or source in a card: the last part of a path or URL, other names unchanged."""
     text = str(name)
     if is_bundled(text) or text.startswith(EMBEDDED) or is_hub_id(text) or is_hub_data(text):
         return text
@@ -80,7 +85,7 @@ def card_facts(text: str) -> tuple[dict[str, Any], str]:
         return {}, text
     try:
         values = yaml.safe_load(front_matter[1])
-    except Exception:  # PyYAML also raises what a date that no calendar has, or a deep list, leads it to
+    except Exception:  # besides YAMLError: ValueError for an impossible date, RecursionError for a deep list
         values = None
     return values if isinstance(values, dict) else {}, text[front_matter.end() :]
 
@@ -108,7 +113,7 @@ def _source(name: str | Place, role: Role) -> Sources:
             return _folder(path, role)
         exists = size_of(path) is not None
     except PairsmithError:
-        exists = True  # out of reach for now: its rows were read, but its card is not known
+        exists = True  # the path cannot be reached now; its rows were read earlier, but its card is unknown
     if not exists and (is_hub_id(text) if role == "model" else is_hub_data(text)):
         return _of_hub(text, role)
     look = "the place where you got it; the file itself does not say"
@@ -116,7 +121,7 @@ def _source(name: str | Place, role: Role) -> Sources:
 
 
 def _folder(path: Place, role: Role) -> Sources:
-    """A folder's sources if pairsmith made it, and itself if its own card names another licence."""
+    """The sources of a folder that pairsmith made; also the folder itself if its card has another licence."""
     about = next((provenance for name in _RECORDS if (provenance := _about(path / name))), None)
     credit = _of_card(_text(path / "README.md"), model_display_name(path), role)
     if about is None or not about.credits:
@@ -193,7 +198,7 @@ def _about(record: Place) -> Provenance | None:
 
 
 def _text(file: Place) -> str:
-    """The text of a file; empty if it is missing or unreadable, as credits must not stop a run."""
+    """The text of a file; "" if it is missing or unreadable, as a faulty card must not stop a run."""
     try:
         return file.read_text(encoding="utf-8") if size_of(file) is not None else ""
     except (OSError, ValueError, PairsmithError):

@@ -1,4 +1,4 @@
-"""Settings that a continued run takes from the earlier run in its folder where they are not given."""
+"""Settings that a continued run takes from the earlier run in its folder: shard size and number format."""
 
 from contextlib import suppress
 from typing import ClassVar, Protocol, TypeVar
@@ -17,7 +17,7 @@ S = TypeVar("S", bound=Settings)
 
 
 class _Sharded(Protocol):
-    """Settings of a step whose shards get their size from the number of items where none is given."""
+    """Settings of a step that has shards; without ``shard_size``, the number of items decides their size."""
 
     shard_bounds: ClassVar[ShardBounds]
 
@@ -26,9 +26,11 @@ class _Sharded(Protocol):
 
 
 def shard_size_of(settings: _Sharded, run: Run, count: int) -> int:
-    """How many of ``count`` items are saved together: as given, as the work was begun, or by their number.
+    """The number of items of each shard.
 
-    The ranks of an array job agree, as all count the same items and see the same folders.
+    It is the setting if that is given, else the size with which the work in the folder was begun, else a size
+    that suits ``count`` items. All ranks of an array job get the same size, as they count the same items and
+    see the same folders.
     """
     if settings.shard_size is not None:
         return settings.shard_size
@@ -41,7 +43,7 @@ def shard_size_of(settings: _Sharded, run: Run, count: int) -> int:
 
 
 def begun_with(folder: Place, name: str) -> object:
-    """A setting of the work that was begun in a folder; None without such work."""
+    """The value of the setting ``name`` of the work that was begun in ``folder``; None without such work."""
     settings: object = None
     # Faults of a record are reported when the folder is claimed, or repaired from the journal.
     with suppress(PairsmithError), reaching(folder, FolderError):
@@ -53,11 +55,11 @@ def begun_with(folder: Place, name: str) -> object:
 
 
 def resolve_dtype(settings: S, run: Run | None = None) -> S:
-    """The settings with the number format filled in, as it affects a step's rows.
+    """``settings`` with a number format in place of ``dtype: auto``, as the format affects a step's rows.
 
     Every step calls this first. Work that was begun in the run's folder continues in the same format, on any
-    machine. With workers on other machines, the machine that starts them decides for all, unless ``device``
-    says that they have GPUs. The user is told if the format is slow on this machine.
+    machine. If workers run on other machines, the machine that starts them decides the format for all, unless
+    ``device`` says that the workers have GPUs. The user is told if the format is slow on this machine.
     """
     dtype, device = getattr(settings, "dtype", None), getattr(settings, "device", None)
     if dtype is None or device is None or dtype == "float32":
@@ -76,11 +78,13 @@ def resolve_dtype(settings: S, run: Run | None = None) -> S:
         and not multiplies_fast(precision, chosen_device)
     ):
         instead = (
-            "for new work --dtype auto takes less time"
+            "--dtype auto is faster for new work"
             if begun is None
-            else "the work in this folder was begun with it"
+            else "it is used because the work in this folder was begun with it"
         )
-        run.progress.say(f"{precision} is slow here, as the processor has no instructions for it; {instead}")
+        run.progress.say(
+            f"{precision} is slow on this machine, as the processor has no instructions for it; {instead}"
+        )
     return settings.model_copy(update={"dtype": precision})
 
 

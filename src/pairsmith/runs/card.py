@@ -17,7 +17,9 @@ from pairsmith.runs.provenance import Attribution, Provenance, hub_data, hub_met
 
 _SOURCE = "the place where it comes from"
 _MANY_LABELS = 30
+"""A table of the labels is shown for at most this many."""
 _EXAMPLES = 3
+"""Number of rows that are shown."""
 _SIZES = (
     (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
     (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"), (10**11, "10B<n<100B"),
@@ -65,7 +67,7 @@ class Card:
 
 
 def render_card(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
-    """The card of ``folder``, with splits of ``schema``, as README.md: metadata for the Hub, then text."""
+    """The README.md of ``folder``, whose rows have ``schema``: metadata for the Hub, then the card's text."""
     sections = [
         f"---\n{_metadata(card, folder, schema)}---\n\n# {_line(card.title)}\n\n{card.description.strip()}",
         _task(card),
@@ -121,7 +123,7 @@ def cite(lines: Sequence[str]) -> str:
 
 
 def licences(text: str, made_with: Sequence[Attribution]) -> str:
-    """The section that says whose rights apply: ``text``, and the licence of each source as far as known."""
+    """The section on licences: ``text``, then a table with the licence of each source, as far as known."""
     parts = [text.strip()] if text.strip() else []
     if made_with:
         rows = [
@@ -223,7 +225,7 @@ def _table(header: Sequence[str], rows: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    """``value`` as the text of one table cell: one line, cut when long, with no live Markdown or HTML."""
+    """``value`` as a table cell: one line of at most 200 characters, with Markdown and HTML escaped."""
     if isinstance(value, int):
         return f"{value:,}"
     text = _line("" if value is None else str(value))

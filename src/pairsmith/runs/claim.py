@@ -1,7 +1,7 @@
 """Claiming an output folder: it has to be empty, or to hold the same step's work with the same settings.
 
-Every step leaves a record of its identity in its folder (``manifest.json``, ``training.json``,
-``results.json``), under its own file name, so that no step overwrites the work of another.
+Every step writes a record of its identity into its folder (``manifest.json``, ``training.json``,
+``results.json`` or another file name of its own), so that no step overwrites the work of another.
 """
 
 from collections.abc import Callable
@@ -26,10 +26,15 @@ from pairsmith.runs.storage import is_temporary, make_folder, storage_errors
 class Run:
     """Where a step writes, how it reports progress, and whether it starts over.
 
-    A step calls ``on_begun`` once the folder is recorded as this run's: from then on the same step
-    without ``fresh`` continues it. ``kept`` is false where no folder was given, and nothing is written.
-    ``rank`` is given where ``out`` is the folder of a rank of an array job, or a part of it; ``within`` are
-    the names of the parts of a step's folder that lead to ``out``.
+    Attributes:
+        out: the folder to write to.
+        progress: shows messages and progress bars.
+        fresh: whether to start over what an earlier run left in ``out``.
+        on_begun: called once ``out`` is recorded as this run's folder; from then on, the same step without
+            ``fresh`` continues the work.
+        kept: whether the user gave a folder; if not, nothing is written.
+        rank: the rank of an array job if ``out`` is its folder or a part of it, else None.
+        within: the names of the subfolders that lead from the step's folder to ``out``.
     """
 
     out: Place
@@ -47,13 +52,13 @@ class Run:
 
     @property
     def whole(self) -> Place:
-        """The folder in which the shares of all ranks are put together; without ranks it is ``out``."""
+        """The folder in which the shares of all ranks are put together; ``out`` if this is no array job."""
         if self.rank is None:
             return self.out
         return self._top.parent.joinpath(*self.within)
 
     def rank_folders(self) -> list[Place]:
-        """The folders of the ranks that made shares of what belongs into ``out``; none for a rank itself."""
+        """The folders of the ranks whose shares belong into ``out``; none if this run is itself a rank."""
         return [] if self.rank is not None else rank_folders(self._top, self.within)
 
     @property
@@ -77,16 +82,23 @@ def claim(
     read: Callable[[Place], M],
     extends: Callable[[M], bool] = lambda _: False,
 ) -> M | None:
-    """Create ``run.out``, lock it, and read the record that an earlier run of the same work left there.
+    """Create ``run.out``, lock it, and return the record that an earlier run of the same work left there.
+
+    ``lock.release`` unlocks the folder.
 
     Args:
         run: where to write; with ``fresh``, the record may be of other work of the same step.
         identity: the work to be done.
         record: file name of the step's record.
-        read: reads the record from the folder; raises a ``FolderError`` where pairsmith did not write it.
-        extends: whether the work to be done includes all work of a differing record, which can then be kept.
+        read: reads the record from the folder; raises a ``FolderError`` if pairsmith did not write it.
+        extends: called with a record of other work; whether the work to be done includes all of that work,
+            so that it can be kept.
 
-    A folder without a record gives None. ``lock.release`` unlocks the folder.
+    Returns:
+        the record, or None if the folder has none.
+
+    Raises:
+        FolderError: the folder holds other work or other files, or another process is writing to it.
     """
     with storage_errors(run.out):
         _refuse_foreign(run.out, record)
@@ -126,7 +138,7 @@ def _read(out: Place, record: str, read: Callable[[Place], M]) -> M | None:
 
 
 def _has_record(out: Place, record: str) -> bool:
-    """Whether a step's record exists, or a copy that can restore it."""
+    """Whether a step's record exists, or a copy from which it can be restored."""
     return size_of(out / record) is not None or (
         record == MANIFEST and size_of(out / MANIFEST_COPY) is not None
     )
@@ -164,9 +176,9 @@ def _other_work(out: Place, earlier: Manifest, identity: Identity, changes: list
 
 
 def _parts_of_their_own(out: Place, earlier: Manifest) -> list[str]:
-    """The names of those parts of a step's work that may stay when the step starts over.
+    """The names of the subfolders of a step's work that may be used again when the step starts over.
 
-    A part that depends on all settings and inputs of the step is always made again.
+    A part that depends on all settings and inputs of the step is always made again, so it is not among them.
     """
     names = []
     for folder in inside(out):

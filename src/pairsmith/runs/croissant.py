@@ -62,11 +62,15 @@ _TYPES = {
 def describe(
     manifest: Manifest, schemas: Mapping[str, pa.Schema], *, repo: str = "", endpoint: str = ""
 ) -> JSONLD:
-    """The description of a finished dataset folder as a JSON-LD object, with names relative to the folder.
+    """The Croissant description of a finished dataset folder, as a JSON-LD object.
 
-    ``schemas`` are that of the rows as ``data``, and that of the rejects, if any, as ``rejects``. With its
-    repository ``repo`` on the Hub at ``endpoint``, OWNER/NAME, the owner is named as the creator. The same
-    folder always gives the same description.
+    The same folder always gives the same description.
+
+    Args:
+        manifest: the folder's manifest.
+        schemas: the schema of the rows under ``data``, and the schema of the rejects under ``rejects``.
+        repo: the folder's repository on the Hub, OWNER/NAME; the owner is then named as the creator.
+        endpoint: the Hub's URL.
     """
     about = manifest.about
     files = [file for shard in manifest.shards for file in shard.files]
@@ -107,12 +111,12 @@ def describe(
 
 
 def schemas_of(folder: DatasetFolder) -> dict[str, pa.Schema]:
-    """The schemas of a finished folder, as ``describe`` takes them."""
+    """The schemas of a finished folder's rows and rejects, for the argument ``schemas`` of ``describe``."""
     return {"data": folder.schema(), "rejects": REJECT}
 
 
 def as_json(described: JSONLD) -> bytes:
-    """A description, or another JSON object, as the bytes of a file."""
+    """A description, or another JSON object, as the bytes of a JSON file."""
     return (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 

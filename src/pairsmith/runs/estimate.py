@@ -20,7 +20,7 @@ class Estimate:
     scratch: int = 0  # further bytes that it needs on the disk until it is finished
     tokens: int = 0  # tokens that a language model generates
     bought: tuple[int, int] = (0, 0)  # tokens that a server reads and writes, as the server counts them
-    shared: float = 0.0  # seconds that the work which several workers can share takes one worker
+    shared: float = 0.0  # seconds of the work that can be divided among workers, if one worker does it
     shards: int = 1  # the number of shards that the shared work can be divided into
     sample: pa.Table | None = None  # some of the rows that it would make
     workers: int = 1  # the number of workers in the settings
@@ -28,17 +28,20 @@ class Estimate:
     starting: float = 0.0  # seconds to load the libraries
 
     def seconds_with(self, workers: int) -> float:
-        """The time with this many workers, each with as much computing power as one has now."""
+        """The run time in seconds with this many workers, each with the computing power of one worker now."""
         return self.seconds + self._shared_by(workers) - self._shared_by(self.workers)
 
     def _shared_by(self, workers: int) -> float:
-        """The time of the shared work: that of the worker with the most shards."""
+        """Seconds of the divisible work: the time of the worker with the most shards."""
         return self.shared * -(-self.shards // max(1, workers)) / max(1, self.shards)
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a recipe's steps cost together; ``peak_disk`` is the most disk space in use at one time."""
+    """What a recipe's steps cost together, in seconds, bytes and tokens (see ``Estimate``).
+
+    ``memory`` is the largest of all steps. ``peak_disk`` is the most disk space in use at one time.
+    """
 
     seconds: float
     memory: int
@@ -70,14 +73,14 @@ def totals(estimates: Mapping[str, Estimate]) -> Totals:
 
 
 Before = Mapping[str, Estimate]
-"""The estimates of earlier steps, by the reference to each step, ``@name``; what plans a step finds them by
-the name of the folder or the model that stands in for the step's result."""
+"""The estimates of earlier steps, by the reference ``@name`` to each step. A planner finds them by the name
+of the folder or model that stands in for the step's result."""
 
 
 FOLDER_BYTES = 10_000
-"""Approximate size of a dataset folder's card, manifest and log."""
+"""Approximate size of a dataset folder's card, manifest and log, in bytes."""
 SHARD_BYTES = 1_400
-"""Approximate size of what each shard adds to them and to the journal."""
+"""Approximate number of bytes that each shard adds to manifest, log and journal."""
 
 
 def peak_memory() -> int:
@@ -91,5 +94,5 @@ def peak_memory() -> int:
 
 
 def plan_little(settings: Settings, before: Before) -> Estimate:  # noqa: ARG001 - as for every planner
-    """The estimate of a tool, which takes about a second on this machine: nothing is tried."""
+    """The fixed estimate of a tool, which takes about a second; nothing is run for it."""
     return Estimate(seconds=1.0, memory=peak_memory(), disk=FOLDER_BYTES, rows={})

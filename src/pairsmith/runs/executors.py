@@ -1,8 +1,9 @@
-"""Executors, which process items of work in this process or in several.
+"""Executors, which process items of work in this process, in several processes, or on a Ray cluster.
 
-The interface is one function: it takes a loader of the work and the items, each of which is read when its
-turn comes, and returns an iterator of results in the order in which they finish. The process that iterates
-commits them, so the kind and number of workers cannot change what is written.
+The interface is the function ``execute``. It takes the items, each of which is read when its turn comes, and
+a function that loads the work, for example its models, in each worker. It returns an iterator over the
+results in the order in which they finish. Only the process that iterates commits results, so the kind and
+number of workers cannot change what is written.
 """
 
 import logging
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
 _JOIN_SECONDS = 2.0
+"""Seconds that a process has to end before it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorChoice:
-    """Where work is done, on how many workers, on which cluster.
+    """Where the work is done: by which executor, with how many workers, on which cluster.
 
-    With ``array``, this process is one rank of an array job, and does its shards on this machine.
+    With ``array``, this process is one rank of an array job, and processes its shards on this machine.
     """
 
     executor: Literal["local", "ray", "array"] = "local"
@@ -52,7 +54,11 @@ class ExecutorChoice:
 def execute(
     load: Load[W, R], items: Iterable[W], advance: Advance, where: ExecutorChoice, say: Say = lambda _: None
 ) -> Iterator[Done[W, R] | LostItem[W]]:
-    """Process the items; see ``run_here``, ``run_processes`` and ``ray_executor.run_ray``."""
+    """Process the items with the executor that ``where`` chooses.
+
+    See ``run_here``, ``run_processes`` and ``ray_executor.run_ray``. ``advance`` is called with the number of
+    finished units of work, ``say`` with messages about workers.
+    """
     workers = where.workers
     if where.executor == "ray":
         from pairsmith.runs.ray_executor import run_ray
@@ -76,7 +82,8 @@ def run_processes(
 ) -> Iterator[Done[W, R] | LostItem[W]]:
     """Process the items in ``workers`` processes of this machine, which share its cores.
 
-    A process that dies is replaced and its item done again; ``say`` is called with a message.
+    If a process dies, ``say`` is called with a message, another process takes its place, and the item is
+    processed again.
     """
     waiting = Waiting(items, workers)
     if not waiting.workers:
@@ -90,7 +97,7 @@ def run_processes(
 
 @dataclass(eq=False, kw_only=True)
 class _Process(Worker):
-    """A process, and our end of its pipe."""
+    """A worker that is a process, with the main process's end of the pipe to it."""
 
     process: BaseProcess
     pipe: Connection
@@ -101,11 +108,12 @@ _LARGE = ("torch", "transformers", "sentence_transformers")
 
 
 def processes_for(load: Load[Any, Any]) -> "SpawnContext | ForkServerContext":
-    """How workers are started: with nothing of this process, and where it is safe without a wait for imports.
+    """How worker processes are started: without this process's state, and if possible without slow imports.
 
-    On Linux one process imports what this one has imported of the large libraries, and every worker of this
-    and of later work begins as a copy of it, in which nothing was computed. A copy of a process in which any
-    library has looked for a GPU cannot use it, so that workers of a torch for GPUs begin with nothing.
+    On Linux, a fork server imports those of the large libraries that this process has imported, and every
+    worker starts as a copy of the fork server, in which nothing was computed. If a library has looked for a
+    GPU, copies of the process cannot use that GPU; so with a torch built for GPUs, each worker starts as a
+    new Python process.
     """
     torch = sys.modules.get("torch")
     if sys.platform != "linux" or (torch and (torch.version.cuda or torch.version.hip)):
@@ -118,7 +126,7 @@ def processes_for(load: Load[Any, Any]) -> "SpawnContext | ForkServerContext":
 
 
 class _Pool:
-    """The processes and their pipes."""
+    """A ``Pool`` of worker processes on this machine."""
 
     def __init__(self, load: Load[Any, Any], size: int, say: Say) -> None:
         self._load = load
@@ -128,12 +136,12 @@ class _Pool:
         self.workers = [self._start(index) for index in range(size)]
 
     def give(self, worker: _Process) -> None:
-        """Send the item; a worker that has just ended is noticed by ``events``."""
+        """Send the worker its item; if the worker has just ended, ``events`` will report it."""
         with suppress(OSError):
             worker.pipe.send(worker.item)
 
     def events(self) -> Iterator[tuple[_Process, str, Any]]:
-        """Wait for the workers' messages; see ``Pool``."""
+        """Wait for messages from the workers, and yield them (see ``Pool``)."""
         by_pipe = {worker.pipe: worker for worker in self.workers}
         for pipe in wait(list(by_pipe)):
             worker = by_pipe[pipe]  # type: ignore[index]  # wait returns what it was given
@@ -153,7 +161,7 @@ class _Pool:
                 yield worker, kind, value
 
     def replace(self, worker: _Process, how: str) -> None:
-        """Start another process in place of one that ended; not if that was while loading."""
+        """Start another process in place of one that ended, unless it ended while it was loading."""
         worker.pipe.close()
         self.workers = [other for other in self.workers if other is not worker]
         if worker.ready:
@@ -161,8 +169,10 @@ class _Pool:
             self.workers.append(self._start(worker.index))
             return
         if not self.workers:
-            raise WorkerError(f"workers exited before they were ready ({how}); see --workers")
-        remaining = f"{len(self.workers)} are left"
+            raise WorkerError(
+                f"all workers ended while they were loading ({how}); give fewer --workers if memory ran out"
+            )
+        remaining = f"{len(self.workers)} workers are left"
         self._say(f"worker {worker.index} ended while loading ({how}); {remaining}")
 
     def close(self) -> None:
@@ -174,19 +184,20 @@ class _Pool:
             worker.pipe.close()
 
     def _start(self, index: int) -> _Process:
-        own_end, theirs = self._context.Pipe()
+        own_end, worker_end = self._context.Pipe()
         with _threads(self._threads), ignoring_interrupts():
-            arguments = (self._load, index, theirs, dict(os.environ))
+            arguments = (self._load, index, worker_end, dict(os.environ))
             process = self._context.Process(target=_serve, args=arguments, daemon=True)
             process.start()
-        theirs.close()
+        worker_end.close()
         return _Process(index, process=process, pipe=own_end)
 
 
 def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict[str, str]) -> None:
-    """Run a worker: load, then process items until the main process closes the pipe, or is gone.
+    """Run a worker: load the work, then process items until the main process closes the pipe or ends.
 
-    It has the ``environment`` that the main process has now, not that of when the first worker was started.
+    The worker gets ``environment``, the current environment variables of the main process: the fork server
+    still has those from when the first worker was started.
     """
     _settle(environment)
     work_as(index)
@@ -216,14 +227,14 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict
 
 
 class _LogSender(QueueHandler):
-    """Has the main process log what a worker logs, so that it can tell once what all of them say."""
+    """Sends a worker's log records to the main process, so that what all workers log is shown only once."""
 
     def __init__(self, send: Callable[[str, logging.LogRecord], None]) -> None:
         super().__init__(cast(Any, None))  # a pipe takes the place of its queue
         self._send = send
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Send a record, which can be pickled by now."""
+        """Send a record, which ``prepare`` of the base class has made picklable."""
         self._send("log", record)
 
 
@@ -233,11 +244,11 @@ def _settle(environment: dict[str, str]) -> None:
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if (count := environment.get("OMP_NUM_THREADS", "")).isdigit() and (torch := sys.modules.get("torch")):
-        torch.set_num_threads(max(1, int(count)))  # it read the number when it was imported
+        torch.set_num_threads(max(1, int(count)))  # torch read the variable when it was imported
 
 
 def _ended(process: BaseProcess) -> str:
-    """In words, how a process ended; it should have ended by now, and is killed if it has not."""
+    """How a process ended, in words; a process that has not ended after ``_JOIN_SECONDS`` is killed."""
     process.join(_JOIN_SECONDS)
     if process.is_alive():
         process.kill()
@@ -250,7 +261,7 @@ def _ended(process: BaseProcess) -> str:
 
 @contextmanager
 def ignoring_interrupts() -> Iterator[None]:
-    """Make processes started in this context ignore Ctrl-C, which reaches them too; we end them ourselves."""
+    """Make processes started in this context ignore Ctrl-C, which reaches them, too; they are ended later."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Reads and repairs shards left by earlier runs or array-job ranks."""
+"""Reads and repairs the shards that earlier runs or the ranks of an array job left in a folder."""
 
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +34,7 @@ from pairsmith.runs.storage import clear_temporary, storage_errors
 
 
 def read_or_mend(run: Run) -> Manifest:
-    """The manifest; if it is missing or damaged, the journal's copy, whose shards are then checked."""
+    """The manifest of ``run.out``; if it is missing or damaged, the copy of it in the journal."""
     try:
         return read_manifest(run.out)
     except FolderError as error:
@@ -50,7 +50,7 @@ def entries_of(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
     """The finished shards of a folder: listed in its manifest when it is complete, else in its journal."""
     if manifest.complete:
         return {entry.shard: entry for entry in manifest.shards}
-    # Lines of another run are from a writer that did not know yet that it had lost the folder.
+    # A line of another run comes from a writer that had lost the folder and did not know it yet.
     run = run_of(manifest.base)
     return {number: entry for number, entry in journal.entries.items() if entry.run == run}
 
@@ -65,13 +65,16 @@ def _has_shards(part: Place) -> bool:
     try:
         manifest = read_manifest(part)
     except FolderError:
-        return True  # it is damaged, so nobody knows what would be lost
+        return True  # the manifest is damaged, so it is unknown which work would be lost
     journal = Journal.read(part)
     return manifest.complete or bool(journal.entries) or journal.bad > 0
 
 
 def unchanged(run: Run, entries: Iterable[ShardEntry]) -> dict[int, ShardEntry]:
-    """The finished shards of ``run.out`` whose files are unchanged, by their hashes; others are told."""
+    """By number, the shards of ``entries`` whose files are unchanged, according to their hashes.
+
+    For each other shard, a message says which file has changed.
+    """
 
     def damaged(entry: ShardEntry) -> Place | None:
         for file in entry.files:
@@ -105,7 +108,10 @@ def clear_strays(out: Place, entries: Iterable[ShardEntry]) -> None:
 
 
 def made_before(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:
-    """For a rank: the shards of the same work that are in the folder of all ranks already."""
+    """The shards of the same work that are already in ``run.whole``, the folder of all ranks.
+
+    ``run`` is the run of one rank, and ``fingerprint`` that of its work.
+    """
     with suppress(FolderError):
         manifest = read_manifest(run.whole)
         if manifest.fingerprint == fingerprint:
@@ -114,10 +120,13 @@ def made_before(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:
 
 
 def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], None]) -> None:
-    """Have ``add`` copy every shard that ranks made for ``run.out``; afterwards the ranks' folders are empty.
+    """Copy every shard that ranks made for ``run.out`` with ``add``, and remove it from the rank's folder.
 
-    ``add`` is called with a rank's folder and a shard in it. A rank that still runs is not disturbed: the
-    error says so.
+    ``add`` is called with a rank's folder and a shard in it.
+
+    Raises:
+        BusyError: a rank is still running; its folder is left as it is.
+        OtherWorkError: a rank's folder holds work with other settings or inputs.
     """
     for folder in run.rank_folders():
         if size_of(folder / MANIFEST) is None:
@@ -127,9 +136,9 @@ def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], N
         of_rank = read_manifest(folder)
         if of_rank.fingerprint != manifest.fingerprint:
             if run.within:
-                continue  # of an older state of this part; removed with the others
+                continue  # made for an older state of this part; removed with the other rank folders
             raise OtherWorkError(
-                f"{folder} holds the share of an array job with other settings or inputs than these\n"
+                f"{folder} holds the share of an array job with other settings or inputs than this run\n"
                 "give the settings of that job, or --fresh to start over without it"
             )
         journal = Journal.read(folder)
@@ -138,14 +147,14 @@ def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], N
             for entry in entries.values():
                 add(folder, entry)
         if entries:
-            run.progress.say(f"took {len(entries):,} shards over from {folder}")
-        journal.clear()  # before the files: a rank that starts again finds nothing missing
+            run.progress.say(f"copied {len(entries):,} shards from {folder}")
+        journal.clear()  # before the files, so that no line lists a missing file if the rank starts again
         with storage_errors(folder):
             remove_files([folder / file.path for entry in entries.values() for file in entry.files])
 
 
 def remove_rank_folders(run: Run) -> None:
-    """Remove the folders of ranks, whose shares are in ``run.out``."""
+    """Remove the folders of ranks that are not running; their shares have been copied to ``run.out``."""
     for folder in run.rank_folders():
         if lock.is_held(folder):
             continue

@@ -1,4 +1,4 @@
-"""Dataset folders: what every step writes and the next one reads."""
+"""Dataset folders, which a step writes and the next step reads: file names, the manifest, and reading."""
 
 import re
 from collections import Counter
@@ -18,21 +18,21 @@ from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.runs.provenance import Provenance
 
 FORMAT = 2
-"""Raised where folders that were begun before could not go on: with other columns, for instance."""
+"""Format of the folder; increased when folders of the earlier format cannot be continued or read."""
 JOURNAL = "journal"
 MANIFEST_COPY = f"{JOURNAL}/run.json"
-"""A copy of the manifest from the start of the run, which replaces a damaged one."""
+"""A copy of the manifest from the start of the run, from which a damaged manifest is restored."""
 REJECTS = "rejects"
 SHARD_FILE = re.compile(r"(data/\w+|rejects/part)-\d{5,}\.parquet")
 
 
 class _Model(BaseModel):
-    # A later version may add keys; this one still reads the folder.
+    # Unknown keys are ignored, so that this version can read folders that a later version wrote.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class FileEntry(_Model):
-    """One Parquet file of a shard; ``split`` is ``rejects`` for the rows that were not kept."""
+    """One Parquet file of a shard; its ``split`` is ``rejects`` if it holds rejected rows."""
 
     path: Annotated[str, Field(pattern=f"^{SHARD_FILE.pattern}$")]
     split: str
@@ -49,8 +49,8 @@ class ShardEntry(_Model):
     files: tuple[FileEntry, ...]  # its Parquet files
     reasons: dict[str, int] = {}  # maps ``"filter: reason"`` to the number of rejects
     items: int = 0  # number of its inputs
-    content: str = ""  # SHA-256 of the inputs' names, in order
-    asked: str = ""  # what was generated for each input (see ``writer.ShardSpec``)
+    content: str = ""  # SHA-256 of the names of its inputs, in order
+    asked: str = ""  # how much was generated for each input (see ``writer.ShardSpec``)
 
 
 class ShardTotals(_Model):
@@ -61,7 +61,7 @@ class ShardTotals(_Model):
     rejects_by_reason: dict[str, int] = {}
 
     def plus(self, *entries: ShardEntry, sign: int = 1) -> Self:
-        """The totals with these shards added, or with ``sign`` -1 taken away."""
+        """The totals with these shards added, or subtracted if ``sign`` is -1."""
         rows, rejects, reasons = self.rows, self.rejects, Counter(self.rejects_by_reason)
         for entry in entries:
             for file in entry.files:
@@ -79,11 +79,11 @@ class ShardTotals(_Model):
 
 
 class Manifest(_Model):
-    """``manifest.json``: where the rows came from, and proof that they are whole.
+    """``manifest.json``: what the rows were made from, and the hashes of all files.
 
-    While a run goes on, ``shards`` and ``counts`` are empty and the journal has them. A shard counts
-    as finished only if its ``asked`` is the manifest's: when a run is given more work for each input, its
-    earlier shards are unfinished until they have been extended.
+    While a run goes on, ``shards`` and ``counts`` are empty; the journal lists the finished shards. A shard
+    counts as finished only if its ``asked`` equals the manifest's ``asked``: if more is to be generated for
+    each input, the earlier shards count as unfinished until they have been extended.
     """
 
     format: int
@@ -108,12 +108,12 @@ M = TypeVar("M", bound=Manifest)
 
 
 def run_of(base: str) -> str:
-    """The name of a run in the lines of its journal, from its manifest's ``base``."""
+    """The name that identifies a run in the lines of its journal, from ``base`` of its manifest."""
     return base[:16]
 
 
 def file_name(split: str, shard: int) -> str:
-    """The path of the rows of ``split`` in ``shard``, relative to the folder."""
+    """The path, relative to the folder, of the file with the rows of ``split`` in the shard ``shard``."""
     if split == REJECTS:
         return f"rejects/part-{shard:05d}.parquet"
     return f"data/{split}-{shard:05d}.parquet"
@@ -124,7 +124,12 @@ def read_manifest(path: Place) -> Manifest: ...
 @overload
 def read_manifest(path: Place, name: str, kind: type[M]) -> M: ...
 def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Manifest) -> Manifest:
-    """The manifest ``name`` of the folder ``path``."""
+    """Read the record ``name``, of the class ``kind``, from the folder ``path``.
+
+    Raises:
+        DamagedError: the file is damaged, or pairsmith did not write it.
+        FolderError: there is no such file, or the folder has another format.
+    """
     file = path / name
     try:
         with reaching(file, FolderError):
@@ -142,7 +147,7 @@ def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Mani
 
 
 def check_format(path: Place, manifest: Manifest) -> None:
-    """Refuse the folder ``path`` if it is of another format."""
+    """Refuse the folder ``path`` if its format is not ``FORMAT``."""
     if manifest.format != FORMAT:
         raise FolderError(
             f"{path} is of format {manifest.format}, this pairsmith reads format {FORMAT}: its step "
@@ -159,40 +164,40 @@ class DatasetFolder:
 
     @classmethod
     def open(cls, path: str | Place) -> Self:
-        """Open the finished dataset folder ``path``."""
+        """Open the finished dataset folder ``path``; raises ``FolderError`` if it is not one."""
         path = place(path)
         with reaching(path, FolderError):
             if not is_folder(path):
                 if size_of(path) is not None:
-                    raise FolderError(f"{path} is a file; a dataset folder is expected")
+                    raise FolderError(f"{path} is a file, not a dataset folder; give the folder of a step")
                 raise FolderError(str(missing(path)))
         manifest = read_manifest(path)
         if not manifest.complete:
             raise FolderError(
                 f"{path} is unfinished; rerun the command that writes it ({manifest.step}), "
-                "and it will continue"
+                "which continues where it stopped"
             )
         return cls(path, manifest)
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The names of the splits, ``train`` first, then as they were written."""
+        """The names of the splits: ``train`` first, then the others in the order of their first files."""
         files = [file for shard in self.manifest.shards for file in shard.files]
         names = dict.fromkeys(file.split for file in files if file.split != REJECTS)
         return tuple(sorted(names, key=lambda name: name != "train"))
 
     @property
     def rows(self) -> int:
-        """Kept rows in all splits together."""
+        """The number of rows in all splits together, without rejects."""
         return self.manifest.counts.rows
 
     @property
     def split_rows(self) -> Mapping[str, int]:
-        """Kept rows of each split."""
+        """The number of rows in each split."""
         return {name: sum(self.shard_rows(name)) for name in self.splits}
 
     def table(self, split: str = "train", columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows of ``split``, shard after shard; only ``columns`` where they are given."""
+        """All rows of ``split``, in the order of the shards; only the columns ``columns`` if given."""
         if split not in self.splits:
             raise FolderError(f"{self.path} has no split {split!r}; {known_names_hint(split, self.splits)}")
         return self._read(split, columns)
@@ -203,16 +208,16 @@ class DatasetFolder:
         columns: Sequence[str] | None = None,
         numbers: Iterable[int] | None = None,
     ) -> Iterator[pa.Table]:
-        """The rows of ``split``, one shard's table at a time; only ``columns`` where they are given.
+        """The rows of ``split``, a table for each shard; only the columns ``columns`` if these are given.
 
-        ``numbers`` are the shards to read, counted from 0 in their order; by default all.
+        ``numbers`` are the indices, from 0, of the shards to read; by default all shards are read.
         """
         files = self._files(split)
         for number in range(len(files)) if numbers is None else numbers:
             yield read_parquet(self.path / files[number].path, columns)
 
     def batches(self, split: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """The rows of ``split``, at most 5,000 at a time; only ``columns`` where they are given."""
+        """The rows of ``split``, at most 5,000 at a time; only the columns ``columns`` if these are given."""
         for file in self._files(split):
             with _parquet(self.path / file.path) as opened:
                 for batch in opened.iter_batches(batch_size=5_000, columns=columns):
@@ -224,16 +229,16 @@ class DatasetFolder:
             return file.schema_arrow
 
     def shard_rows(self, split: str = "train") -> list[int]:
-        """How many rows of ``split`` each shard has."""
+        """The number of rows of ``split`` in each shard."""
         return [file.rows for file in self._files(split)]
 
     def head(self, count: int) -> list[dict[str, Any]]:
-        """At most ``count`` rows of the first split, all from its first file that holds any."""
+        """At most ``count`` rows of the first split, from its first file that has rows."""
         files = [file for file in self._files(self.splits[0]) if file.rows]
         return read_parquet(self.path / files[0].path).slice(0, count).to_pylist() if files else []
 
     def rejects(self) -> pa.Table:
-        """Every row that was made and not kept, with columns id, filter, reason, row."""
+        """All rejected rows, with the columns id, filter, reason and row."""
         return self._read(REJECTS)
 
     def _files(self, split: str) -> list[FileEntry]:
@@ -245,7 +250,7 @@ class DatasetFolder:
 
 
 def summary(folder: DatasetFolder) -> str:
-    """One closing line for people: how many rows were kept, and why the others were not."""
+    """A line for the user at the end of a step: how many rows were written, and why others were rejected."""
     counts = folder.manifest.counts
     reasons = sorted(counts.rejects_by_reason.items(), key=lambda item: -item[1])
     if not counts.rows:
@@ -260,7 +265,7 @@ def summary(folder: DatasetFolder) -> str:
 
 
 def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of one Parquet file; only ``columns`` where they are given."""
+    """The rows of one Parquet file; only the columns ``columns`` if these are given."""
     with _parquet(path) as file:
         return file.read(columns)
 
@@ -269,7 +274,7 @@ def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
 def _parquet(path: Place) -> Iterator[Any]:
     with reaching(path, FolderError):
         try:
-            # Read as a plain file: a data set reader would make columns of "name=value" in the folder's path.
+            # Opened as a single file: a reader of data sets would add a column for "name=value" in the path.
             with open_parquet(path) as file:
                 yield file
         except (OSError, pa.ArrowException) as error:
@@ -279,23 +284,26 @@ def _parquet(path: Place) -> Iterator[Any]:
 
 
 def changed_files(folder: Place, hashes: Mapping[str, str]) -> list[str]:
-    """The files that are not as they were written, each with what is wrong, such as ``a.json (missing)``.
+    """The files that are missing or have changed, such as ``a.json (missing)``.
 
-    ``hashes`` are the SHA-256 of each file, by its path in the folder.
+    ``hashes`` has the expected SHA-256 of each file, by its path in the folder.
     """
-    wrong = []
+    changed = []
     for path, digest in hashes.items():
         if size_of(folder / path) is None:
-            wrong.append(f"{path} (missing)")
+            changed.append(f"{path} (missing)")
         elif hash_file(folder / path) != digest:
-            wrong.append(f"{path} (changed)")
-    return wrong
+            changed.append(f"{path} (changed)")
+    return changed
 
 
 def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) -> None:
-    """Check that ``step``'s files in ``folder``, which messages call ``name``, are not ``changed_files``."""
-    if wrong := changed_files(folder, hashes):
-        shown = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+    """Refuse ``folder``, which ``step`` wrote, if a file in it is missing or has changed.
+
+    ``name`` is the folder's name in the message; see ``changed_files`` for ``hashes``.
+    """
+    if changed := changed_files(folder, hashes):
+        shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
         raise FolderError(
             f"{name} has changed since it was written: {shown}; run the command that writes it ({step}) again"
         )
@@ -303,26 +311,26 @@ def check_files(folder: Place, name: str, hashes: Mapping[str, str], step: str) 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRows:
-    """The rows of one split, in order; ``source`` names the folder and, where needed, the split."""
+    """The rows of one split, in order; ``source`` is ``FOLDER`` or ``FOLDER:SPLIT``."""
 
     folder: DatasetFolder
     split: str
     source: str
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(self.folder.shard_rows(self.split))
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows; only ``columns`` where they are given."""
+        """All rows; only the columns ``columns`` if these are given."""
         return self.folder.table(self.split, columns)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """All rows, some thousand at a time; only ``columns`` where they are given."""
+        """All rows, at most 5,000 at a time; only the columns ``columns`` if these are given."""
         return self.folder.batches(self.split, columns)
 
     def head(self, count: int) -> pa.Table:
-        """The first ``count`` rows, or all where there are fewer."""
+        """The first ``count`` rows, or all rows if there are fewer."""
         tables = [self.folder.schema().empty_table()]
         remaining = count
         for table in self.batches():
@@ -336,8 +344,8 @@ class TrainingRows:
 def open_training_rows(name: str, done: str, say: Say | None = None) -> TrainingRows:
     """The training rows of a folder, or the rows of the split that ``FOLDER:SPLIT`` names.
 
-    ``done`` is what happens to the rows, as in "judged", for the message that ``say`` is called with if
-    other splits are left out.
+    If other splits are left out, ``say`` is called with a message, in which the participle ``done``, such as
+    "judged", says what is done with the rows.
     """
     folder = DatasetFolder.open(split_of(name)[0])
     source = to_train_on(name, done, say)

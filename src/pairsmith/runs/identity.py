@@ -1,4 +1,4 @@
-"""The identity of a run: what decides its rows, its fingerprint, and how it differs from another."""
+"""The identity of a run: what decides its rows, the fingerprint of it, and how two identities differ."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -15,7 +15,14 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class Identity:
-    """What decides the rows of a run: two runs with equal identities make equal rows."""
+    """What decides the rows of a run: two runs with equal identities make equal rows.
+
+    Attributes:
+        step: name of the step.
+        settings: the settings that change rows.
+        inputs: by the name of an input, the hash of its content.
+        models: by the name of a model's setting, the model's revision or hash.
+    """
 
     step: str
     settings: Mapping[str, Any]
@@ -26,13 +33,13 @@ class Identity:
     def of(
         cls, step: str, settings: Mapping[str, JSON], inputs: Mapping[str, str], models: Mapping[str, str]
     ) -> Self:
-        """An identity as it is read back from JSON, so that a tuple equals the list it was stored as."""
+        """The identity with its values converted to JSON and back: a tuple then equals the stored list."""
         parts = {"settings": settings, "inputs": inputs, "models": models}
         plain = json.loads(json.dumps(parts, allow_nan=False))
         return cls(step, plain["settings"], plain["inputs"], plain["models"])
 
     def as_dict(self) -> dict[str, Any]:
-        """The identity with the format version; may hold passwords."""
+        """The identity and the folder format as one dictionary; it may contain passwords."""
         return {
             "format": FORMAT,
             "step": self.step,
@@ -42,14 +49,14 @@ class Identity:
         }
 
     def as_record(self) -> dict[str, Any]:
-        """The fields of a new ``Manifest``: ``as_dict`` without passwords and tokens, and the fingerprint."""
+        """The fields of a new ``Manifest``: ``as_dict`` without passwords, plus the fingerprint."""
         shown: dict[str, Any] = redacted_values(self.as_dict())
         return shown | {"fingerprint": self.fingerprint, "pairsmith": __version__}
 
     def base(self, growing: Collection[str]) -> str:
-        """SHA-256 of what stays the same when work only grows: all but ``growing`` settings and inputs.
+        """SHA-256 of all that stays the same when work only grows: all but inputs and ``growing`` settings.
 
-        For work that cannot grow, the fingerprint.
+        It is the fingerprint if ``growing`` is empty, as such work cannot grow.
         """
         if not growing:
             return self.fingerprint
@@ -63,7 +70,10 @@ class Identity:
 
 
 def differences(earlier: Manifest, identity: Identity) -> list[str]:
-    """How a manifest and an identity differ, as ``decay: 100.0 there, 0.0 here``; empty when equal."""
+    """How an earlier run and this one differ, such as ``decay: 100.0 there, 0.0 here``; empty if equal.
+
+    "there" is the value in the folder's manifest ``earlier``, "here" the value in ``identity``.
+    """
     if earlier.fingerprint == identity.fingerprint:
         return []
     changes = [f"step: {earlier.step} there, {identity.step} here"] if earlier.step != identity.step else []
@@ -85,10 +95,10 @@ def differences(earlier: Manifest, identity: Identity) -> list[str]:
 
 
 def only_adds(earlier: Manifest, identity: Identity, growing: Collection[str]) -> bool:
-    """Whether ``identity`` includes all the work of the manifest's run, and more.
+    """Whether ``identity`` may include all the work of the earlier run, and more.
 
     That holds if the two differ only in the inputs and in ``growing`` settings that have increased
-    (None stands for no limit). Whether the inputs have only grown is for the step to check.
+    (None stands for no limit). The step has to check whether the inputs have only grown.
     """
     if earlier.base != identity.base(growing):
         return False
@@ -114,7 +124,7 @@ def _label(key: tuple[str, ...]) -> str:
 
 
 def _source(value: Any) -> str:
-    """The name of the source whose content has this hash, in brackets; empty for any other value."""
+    """The name of the source whose content has the hash ``value``, in brackets; "" for any other value."""
     name = SOURCE_NAMES.get(value) if isinstance(value, str) else None
     return f" ({redacted(name)})" if name else ""
 

@@ -1,15 +1,15 @@
 """``journal/``: the manifest of a run, and a line for every finished shard.
 
-    journal/run.json        the manifest as it was when the run was last begun
-    journal/00000.jsonl     the lines, 200 to a part, then 00001.jsonl, …
+    journal/run.json        a copy of the manifest from when the run was last started
+    journal/00000.jsonl     the first part with up to 200 lines; further parts are 00001.jsonl, …
 
-Once a shard's files are safe, its line is added by rewriting the last part. The storage only has to
-write one small file completely or not at all, as an object store can neither append nor rename. Parts
-are small, so the last line of a long run costs as much as the first one. A later line of a shard
-replaces an earlier one.
+Once a shard's files are on the disk, its line is added by rewriting the last part. So the storage only needs
+to write one small file completely or not at all: an object store can neither append nor rename. As parts are
+small, a line costs the same at the end of a long run as at its beginning. If a shard has several lines, the
+last one counts.
 
-The journal remains when the run is finished. ``manifest.json`` then holds the same; if one of the two is
-damaged, the other is used.
+The journal is kept when the run is finished. ``manifest.json`` then has the same entries; if one of the two
+is damaged, the other is used.
 """
 
 import re
@@ -24,6 +24,7 @@ from pairsmith.runs.folder import JOURNAL, MANIFEST_COPY, Manifest, ShardEntry
 from pairsmith.runs.storage import storage_errors, write_atomic, write_json
 
 _PART_LINES = 200
+"""Largest number of lines in a part."""
 _PART = re.compile(r"\d{5,}\.jsonl")
 
 
@@ -32,7 +33,7 @@ class Journal:
 
     def __init__(self, out: Place) -> None:
         self.entries: dict[int, ShardEntry] = {}  # the last line of each shard
-        self.bad = 0  # lines that are cut short or otherwise invalid; their shards count as not made
+        self.bad = 0  # number of invalid lines, such as cut ones; their shards count as unfinished
         self._folder = out / JOURNAL
         self._run = out / MANIFEST_COPY
         self._number = 0
@@ -40,7 +41,7 @@ class Journal:
 
     @classmethod
     def read(cls, out: Place) -> Self:
-        """The journal of the folder ``out``, empty where there is none."""
+        """The journal of the folder ``out``; empty if the folder has none."""
         journal = cls(out)
         with reaching(out / JOURNAL, StorageError):
             for number, lines in journal_parts(out):
@@ -60,7 +61,7 @@ class Journal:
         write_json(self._run, manifest.model_dump(mode="json"))
 
     def add(self, entries: Sequence[ShardEntry]) -> None:
-        """Add a line for each entry, as many at a time as fit into a part."""
+        """Add a line for each entry; each part is written once, with all lines that fit into it."""
         while entries:
             if len(self._lines) >= _PART_LINES:
                 self._begin(self._number + 1)
@@ -83,7 +84,7 @@ class Journal:
 
 
 def journal_parts(out: Place) -> Iterator[tuple[int, list[bytes]]]:
-    """The parts of the journal of ``out`` in order: each one's number and lines, unchecked."""
+    """The parts of the journal of ``out`` in order: the number of each part, and its lines, unchecked."""
     files = _parts(out / JOURNAL)
     for part, data in zip(files, several(lambda part: part.read_bytes(), files), strict=True):
         yield int(part.stem), data.splitlines()

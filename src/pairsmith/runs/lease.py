@@ -1,9 +1,9 @@
-"""One writer per folder in a store, which has no locks: a small object that its owner renews.
+"""A lease, which lets only one process write to a folder in a store: stores have no locks.
 
-``lease.json`` names the process that writes, and is rewritten every few seconds with a higher count.
-Another process that finds it watches the count by its own monotonic clock, so that clocks that differ or
-jump do not matter: if the count stops for long, the lease is stale. A dead owner on the same machine is
-detected at once.
+The file ``lease.json`` names the process that writes, its owner, which rewrites the file every few seconds
+with a higher count. A second process that wants to write watches the count by its own monotonic clock, so
+that clocks that differ or jump do not matter. If the count stays the same for ``STALE_SECONDS``, the lease is
+stale and is removed. An owner on the same machine that has ended is detected at once.
 """
 
 import atexit
@@ -26,10 +26,15 @@ from pairsmith.core.paths import reaching
 
 LEASE = "lease.json"
 RENEW_SECONDS = 10.0
+"""Seconds between two renewals of a lease."""
 STALE_SECONDS = 35.0
+"""A lease that was not renewed for this long is stale."""
 _LOOK_SECONDS = 1.0
+"""Seconds between two looks at another process's lease."""
 _SETTLE_SECONDS = 2.0
+"""Seconds to wait until another process's write or removal is visible, and its own check is done."""
 _RELEASE_SECONDS = 2.0
+"""Seconds to wait at the end for a renewal that is under way."""
 
 Say = Callable[[str], None]
 
@@ -50,7 +55,11 @@ class Lease:
         _owners.add(self._owner)
 
     def take(self, say: Say) -> None:
-        """Claim the folder, if no process holds it or its holder is gone."""
+        """Claim the folder if no running process holds it; ``say`` is called with a message before a wait.
+
+        Raises:
+            BusyError: another process holds the folder and renews its lease.
+        """
         with reaching(self._file.parent, StorageError):
             while _read(self._file).get("owner") != self._owner:
                 _outlive(self._file, say)
@@ -59,17 +68,18 @@ class Lease:
         atexit.register(self.release)
 
     def holds(self) -> bool:
-        """Whether this process still holds the folder; asks the store, as the machine may have slept."""
+        """Whether this process still holds the folder: read from the store, as the machine may have slept."""
         with reaching(self._file.parent, StorageError):
             self._lost = self._lost or _read(self._file).get("owner") != self._owner
         return not self._lost
 
     def check(self) -> None:
-        """Check that this process still holds the folder."""
+        """Raise ``FolderError`` if this process no longer holds the folder."""
         if not self.holds():
             raise FolderError(
-                f"another run has taken over {self._file.parent}, as this one did not answer for a while; "
-                "finished work is kept"
+                f"another run has taken over {self._file.parent}, as this one did not renew its lease for "
+                f"{STALE_SECONDS:.0f} s; finished work is kept; run the same command again when the other "
+                "ends"
             )
 
     def release(self) -> None:
@@ -82,15 +92,16 @@ class Lease:
         try:
             if not self._lost and _read(self._file).get("owner") == self._owner:
                 self._file.unlink(missing_ok=True)
-        except Exception:  # a store that is gone; nothing more can be done
+        except Exception:  # the store cannot be reached; nothing more can be done
             self._lost = True
         finally:
             self._guard.release()
 
     def _create(self) -> None:
-        """Create the lease if there is none. Of two at once, one fails in stores with exclusive creation.
+        """Create the lease if there is none.
 
-        In others, the process that finds the other's lease after a moment has lost.
+        If two processes create it at the same time, one of them fails in stores that have exclusive creation.
+        In other stores the later write counts, and the process that then reads the other's lease has lost.
         """
         try:
             self._write(mode="create")
@@ -104,7 +115,7 @@ class Lease:
 
     def _renew_often(self) -> None:
         while not self._ended.wait(RENEW_SECONDS) and not self._lost:
-            with suppress(Exception):  # the store may be back the next time; `check` raises an error if not
+            with suppress(Exception):  # the store may answer the next time; if not, `check` raises an error
                 self._renew()
 
     def _renew(self) -> None:
@@ -123,7 +134,11 @@ class Lease:
 
 
 def live(folder: UPath) -> bool:
-    """Whether a process seems to be writing to ``folder``, by the machines' clocks; for status reports."""
+    """Whether a process is probably writing to ``folder``, for status reports.
+
+    The time in the lease is compared with this machine's clock, so a clock that is wrong gives a wrong
+    answer.
+    """
     try:
         about = json.loads((folder / LEASE).read_bytes())
         age = (datetime.now(UTC) - datetime.fromisoformat(about["time"])).total_seconds()
@@ -138,8 +153,8 @@ def _outlive(file: UPath, say: Say) -> None:
     if first and not _gone(first):
         name = f"process {first.get('pid', '?')} on {first.get('host', 'another machine')}"
         say(
-            f"{file.parent} was being written by {name}; "
-            f"watching for {STALE_SECONDS:.0f} s whether it is still running"
+            f"{name} was writing to {file.parent}; "
+            f"waiting up to {STALE_SECONDS:.0f} s to see whether it is still running"
         )
         end = time.monotonic() + STALE_SECONDS
         while time.monotonic() < end:
@@ -153,7 +168,7 @@ def _outlive(file: UPath, say: Say) -> None:
                 return
     if first and _read(file) == first:
         file.unlink(missing_ok=True)
-        time.sleep(_SETTLE_SECONDS)  # whoever removes it too does so before one of them creates its own
+        time.sleep(_SETTLE_SECONDS)  # so that others who remove it do so before a new lease is created
 
 
 def _here() -> dict[str, Any]:
@@ -161,7 +176,10 @@ def _here() -> dict[str, Any]:
 
 
 def _boot() -> str:
-    """An identifier of this boot of this machine or container, among others of the same name."""
+    """An identifier of this boot of this machine or container; "" if the system has none.
+
+    It distinguishes machines and containers with the same host name.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -170,12 +188,12 @@ def _boot() -> str:
 
 
 def _gone(about: dict[str, Any]) -> bool:
-    """Whether the owner was a process of this machine that has ended."""
+    """Whether the owner of a lease with the content ``about`` is a process of this machine that has ended."""
     machine = _here()
     if not machine["boot"] or any(about.get(key) != machine[key] for key in ("host", "boot")):
         return False
     if about.get("pid") == os.getpid():
-        return about.get("owner") not in _owners  # if not ours, an earlier process with this number
+        return about.get("owner") not in _owners  # else an earlier process had the same process id
     try:
         os.kill(int(about["pid"]), 0)
     except ProcessLookupError:
@@ -186,7 +204,7 @@ def _gone(about: dict[str, Any]) -> bool:
 
 
 def _read(file: UPath) -> dict[str, Any]:
-    """The content of a lease: empty without a lease, under ``unreadable`` if it is no JSON object."""
+    """The content of a lease; empty without a lease, ``{"unreadable": …}`` if it is no JSON object."""
     try:
         data = bytes(file.fs.cat_file(file.path))
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""One writer per folder: a second process that starts in the same folder gets an error.
+"""Locks, which let only one process write to a folder: a second one gets an error.
 
-On a disk the lock is held on the folder itself, so no lock file is left behind, and the system drops
-it when the process ends, however it ends. Where the system has no such locks (Windows, some network
-file systems) there is no protection. In a store a lease replaces the lock.
+On a disk the folder itself is locked, so no lock file is left behind, and the system releases the lock when
+the process ends in any way. Systems without such locks (Windows, some network file systems) have no
+protection. In a store, a lease takes the place of the lock.
 """
 
 import os
@@ -22,15 +22,16 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # Windows has none
 
 _MOMENT = 0.2
+"""Seconds after which a lock is tried a second time."""
 
-# Within one process a second start takes over the first one's lock, so that a failed step can be
-# tried again in a notebook or a test.
-_held: dict[Path, int] = {}
-_leases: dict[str, Lease] = {}
+# A second run in the same process takes over the lock of the first one, so that a step that failed can be run
+# again in a notebook or a test.
+_held: dict[Path, int] = {}  # the file handles that hold the locks, by folder
+_leases: dict[str, Lease] = {}  # the leases of folders in stores, by URL
 
 
 def _close_in_child() -> None:
-    """A forked process, such as a loader's worker, does not keep its parent's locks if that is killed."""
+    """Release all locks in a forked process, which would keep them if its parent is killed."""
     while _held:
         os.close(_held.popitem()[1])
 
@@ -40,13 +41,17 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
 
 
 def acquire(folder: Place, say: Say = lambda _: None) -> None:
-    """Lock ``folder`` for this process; ``say`` is called with a message where that means waiting."""
+    """Lock ``folder`` for this process; ``say`` is called with a message before it has to wait.
+
+    Raises:
+        BusyError: another process has locked the folder.
+    """
     if isinstance(folder, UPath):
-        held = _leases.get(str(folder))
-        if held is not None and not held.holds():
-            held.release()
-            held = None
-        if held is None:
+        own = _leases.get(str(folder))
+        if own is not None and not own.holds():
+            own.release()
+            own = None
+        if own is None:
             lease = Lease(folder)
             lease.take(say)
             _leases[str(folder)] = lease
@@ -59,7 +64,7 @@ def acquire(folder: Place, say: Say = lambda _: None) -> None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_MOMENT)  # `is_held` holds the lock for an instant
+            time.sleep(_MOMENT)  # another process may hold the lock for an instant only, in `is_held`
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
@@ -71,7 +76,7 @@ def acquire(folder: Place, say: Say = lambda _: None) -> None:
 
 
 def _holds(folder: Path) -> bool:
-    """Whether this process holds the lock of the folder that exists now, not of one removed since."""
+    """Whether this process holds the lock of ``folder``, and not of a folder that was removed meanwhile."""
     if folder not in _held:
         return False
     if os.path.samestat(os.fstat(_held[folder]), folder.stat()):
@@ -81,13 +86,13 @@ def _holds(folder: Path) -> bool:
 
 
 def check(folder: Place) -> None:
-    """Check that this process still holds ``folder``; a lock on a disk cannot be lost."""
+    """Raise ``FolderError`` if this process has lost its lease of ``folder``; disk locks are never lost."""
     if str(folder) in _leases:
         _leases[str(folder)].check()
 
 
 def is_held(folder: Place) -> bool:
-    """Whether a process, this one included, holds ``folder``."""
+    """Whether any process, which may be this one, has locked ``folder``."""
     if isinstance(folder, UPath):
         return live(folder)
     if fcntl is None or not folder.is_dir():
@@ -96,7 +101,7 @@ def is_held(folder: Place) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
-        return isinstance(error, BlockingIOError)  # else a file system without locks
+        return isinstance(error, BlockingIOError)  # any other error means a file system without locks
     else:
         return False
     finally:
@@ -104,7 +109,7 @@ def is_held(folder: Place) -> bool:
 
 
 def release(folder: Place) -> None:
-    """Unlock ``folder``, if this process holds it."""
+    """Unlock ``folder`` if this process has locked it."""
     if isinstance(folder, UPath):
         flush(folder)
         lease = _leases.pop(str(folder), None)

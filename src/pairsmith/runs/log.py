@@ -1,7 +1,7 @@
 """The log of a run's folder, one JSON line per event: ``log.jsonl``, or in a store, parts in ``log/``.
 
-It is for people and their tools; no decision depends on it, so it is not synced, and a failure to
-write it does not end the run.
+The log is for people and their tools. No decision of pairsmith depends on it, so it is not synced to the
+disk, and a failure to write it does not end the run.
 """
 
 import atexit
@@ -21,12 +21,15 @@ from pairsmith.core.paths import Place
 LOG = "log.jsonl"
 PARTS = "log"
 _TAIL = 1 << 20
+"""Number of bytes at the end of the log that ``recent`` reads."""
 _PART_BYTES = 1 << 20
+"""Size of a part in a store, in bytes, after which a new part is begun."""
 _FLUSH_SECONDS = 10.0
+"""Lines are written to a store at most this often, in seconds."""
 
 
 def log(folder: Place, event: str, **facts: Any) -> None:
-    """Add a line: the time (UTC), the event, and its facts, without secrets."""
+    """Add a line with the time (UTC), the event's name and its facts, without passwords and tokens."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     line = json.dumps(redacted_values({"time": now, "event": event, **facts}), ensure_ascii=False) + "\n"
     if isinstance(folder, UPath):
@@ -44,10 +47,10 @@ def flush(folder: Place) -> None:
 
 
 def recent(folder: Place) -> Iterator[dict[str, Any]]:
-    """The events of the last megabyte, oldest first; incomplete lines are left out."""
+    """The events in the last megabyte of the log, oldest first; incomplete lines are left out."""
     try:
         data = _tail(folder)
-    except Exception:  # no log, or a store that is gone: no decision depends on it
+    except Exception:  # there is no log, or its store cannot be reached: nothing depends on it
         return
     for line in data.splitlines():
         try:
@@ -69,14 +72,14 @@ def _tail(folder: Place) -> bytes:
 
 
 class _Part:
-    """One object of the log of a folder in a store, rewritten every few seconds with the new lines."""
+    """A part of the log of a folder in a store: one object, rewritten every few seconds with new lines."""
 
     def __init__(self, folder: UPath) -> None:
         self._folder = folder
         self._begin()
 
     def add(self, line: str, *, at_once: bool) -> None:
-        """Add a line; write the part to the store ``at_once``, or if it was not written recently."""
+        """Add a line; write the part to the store if ``at_once``, if it is full, or after ten seconds."""
         self._text += line
         full = len(self._text) > _PART_BYTES
         if at_once or full or time.monotonic() - self._put_at > _FLUSH_SECONDS:

@@ -1,4 +1,4 @@
-"""Work that is a map over numbered items, each committed as a shard of a dataset folder when it is done."""
+"""Steps that map numbered items to rows: each item is committed as a shard of a dataset folder."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from pairsmith.runs.writer import FolderWriter
 
 
 class Item(Protocol):
-    """The work of one shard."""
+    """The input of one shard."""
 
     @property
     def number(self) -> int:
@@ -32,14 +32,14 @@ class Item(Protocol):
 W = TypeVar("W", bound=Item)
 T = TypeVar("T")
 Records = Callable[[], Iterator[T]]
-"""Returns an iterator over all records from the beginning, the same each time."""
+"""Returns an iterator over all records from the beginning; every call gives the same records."""
 RowsAndRejects = tuple[pa.Table, pa.Table]
-"""A shard's rows and rejects."""
+"""The rows and the rejects of a shard."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowShard:
-    """Rows that are processed and saved together."""
+    """The rows of a table that are the input of the shard ``number``."""
 
     number: int
     rows: pa.Table
@@ -47,16 +47,17 @@ class RowShard:
 
 @dataclass(frozen=True, slots=True)
 class RecordShard(Generic[T]):
-    """Records that are processed and saved together."""
+    """The records that are the input of the shard ``number``."""
 
     number: int
     records: tuple[T, ...]
 
 
 def row_shards(table: pa.Table, size: int, numbers: Iterable[int]) -> Iterator[RowShard]:
-    """The shards of a table with these numbers, of ``size`` rows each; each is copied when it is needed.
+    """The shards with these numbers of a table that is cut into shards of ``size`` rows.
 
-    A slice would be sent to another process with its whole table.
+    Each shard is copied when its turn comes, as a slice would be sent to another process with its whole
+    table.
     """
     for number in numbers:
         rows = table.slice(number * size, size)
@@ -64,7 +65,10 @@ def row_shards(table: pa.Table, size: int, numbers: Iterable[int]) -> Iterator[R
 
 
 def record_shards(records: Records[T], size: int, numbers: Iterable[int]) -> Iterator[RecordShard[T]]:
-    """The shards of ``size`` records with these numbers, in ascending order, read as they are needed."""
+    """The shards with these numbers, in ascending order, of records cut into shards of ``size``.
+
+    Records are read when their shard's turn comes.
+    """
     stream, at = records(), 0
     for number in numbers:
         skipped = (number - at) * size
@@ -82,10 +86,12 @@ def start_part(
     models: Mapping[str, str],
     planned: int,
 ) -> FolderWriter:
-    """Start the folder of a part of a step, whose work is kept even where the step itself starts over.
+    """Start the folder of a part of a step; its work is kept even if the step itself starts over.
 
-    Work with other settings or inputs in the folder is replaced. This is safe, as the step has claimed its
-    own folder before: if that contained parts of other work, the claim was refused without ``--fresh``.
+    ``run`` is the run of the part, ``planned`` its number of shards; the other arguments are those of
+    ``FolderWriter.start``. Work with other settings or inputs in the folder is replaced. This is safe: the
+    step has claimed its own folder before, and without ``--fresh`` that is refused if the folder contains
+    parts of other work.
     """
     start = partial(
         FolderWriter.start,
@@ -99,12 +105,12 @@ def start_part(
     try:
         return start(replace(run, fresh=False))
     except OtherWorkError as error:
-        run.progress.say(f"{run.out} is made again from the start, as its {error.changed} changed")
+        run.progress.say(f"{run.out} is made again from the start, as its {error.changed} have changed")
         return start(replace(run, fresh=True))
 
 
 def say_loading(run: Run, model: str) -> None:
-    """Say that a model is loaded, which may take a minute; with ``model`` empty nothing is said."""
+    """Tell the user that ``model`` is being loaded, which may take a minute; nothing if ``model`` is ""."""
     if model:
         run.progress.say(f"loading {model_display_name(model)}")
 
@@ -122,9 +128,19 @@ def commit_each(
     total: int,
     model: str = "",
 ) -> None:
-    """Process the items and commit each, with a progress bar that starts at ``done`` of ``total``.
+    """Process the items, and commit the rows and rejects of each as a shard.
 
-    ``model`` is the name of the model that ``load`` loads, to be told if anything is left to do.
+    Args:
+        writer: the folder to write to.
+        load: loads the work in each worker; the work turns an item into rows and rejects.
+        items: the inputs of the shards that are not finished.
+        where: where the work is done.
+        run: shows the progress.
+        title: label of the progress bar.
+        unit: what the progress bar counts, in the plural.
+        done: number of units that an earlier run has finished, at which the bar starts.
+        total: number of units of the whole work.
+        model: name of the model that ``load`` loads, for a message; "" for none.
     """
     if done < total:
         say_loading(run, model)
@@ -154,33 +170,39 @@ def commit_records(
     unit: str,
     model: str = "",
 ) -> None:
-    """Process ``count`` records, ``size`` at a time, and commit each such shard; see ``commit_each``."""
+    """Process ``count`` records in shards of ``size``, and commit each shard; see ``commit_each``."""
     remaining, done = shards_left(writer, -(-count // size), count, size)
     shards = record_shards(records, size, remaining)
     commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=count, model=model)
 
 
 def shards_left(writer: FolderWriter, shards: int, count: int, size: int) -> tuple[list[int], int]:
-    """Which of the first ``shards`` shards are not committed; how many of ``count`` items the others hold."""
+    """The numbers of the shards that are not committed, and the number of items in those that are.
+
+    ``shards`` is the number of all shards, ``count`` the number of all items, ``size`` that of a shard.
+    """
     remaining = [number for number in range(shards) if not writer.is_done(number)]
     return remaining, count - sum(max(0, min(size, count - number * size)) for number in remaining)
 
 
 def nothing_to_do(writer: FolderWriter, run: Run) -> DatasetFolder:
-    """The folder of a step that is finished already."""
+    """The folder of a step that an earlier run has finished; the user is told so."""
     run.progress.say(f"{run.out} is finished already; nothing to do")
     return writer.folder()
 
 
 def finished(writer: FolderWriter, card: Card, run: Run) -> DatasetFolder:
-    """Finish the folder of a step, and say what it holds."""
+    """Finish the folder of a step, and tell the user how many rows it has."""
     folder = writer.finish(card)
     run.progress.say(summary(folder))
     return folder
 
 
 class ProgressScaler:
-    """Converts finished units, such as passages, to finished records, which the progress bar counts."""
+    """Converts numbers of finished units, such as passages, into numbers of records for the progress bar.
+
+    ``records`` and ``units`` are the totals; ``advance`` is called with numbers of records.
+    """
 
     def __init__(self, records: int, units: int, advance: Advance) -> None:
         self._records, self._units, self._advance = records, max(units, 1), advance

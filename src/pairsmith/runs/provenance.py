@@ -1,7 +1,7 @@
 """What a card says about the origin of rows or weights, in a machine-readable form.
 
-It is stored in ``manifest.json`` and ``training.json`` under ``about``, so that whatever is made from a
-data set or a model can name its sources' sources.
+It is stored in ``manifest.json`` and ``training.json`` under ``about``, so that a data set or model that is
+made from others can list their sources, too.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 UNKNOWN = "unknown"
 OTHER = "other"
 SEVERAL = "several-see-below"
-"""The name of the licence on the Hub where there is more than one; the card lists them."""
+"""The Hub's name of the licence if there are several licences; the card lists them."""
 
 
 class _Model(BaseModel):
@@ -20,27 +20,27 @@ class _Model(BaseModel):
 
 
 class Attribution(_Model):
-    """A model or a data set that something was made with."""
+    """The attribution of a model or data set with which rows or weights were made."""
 
-    name: str  # its name; for a file or folder the last part of the path, never its location
+    name: str  # name; for a file or folder only the last part of the path
     role: Literal["model", "data"]  # whether it is a model or a data set
-    # The Hub's identifiers, or names of other licences; empty where they are unknown.
+    # The Hub's identifiers of the licences, or names of other licences; empty if they are unknown.
     licences: tuple[str, ...] = ()
     citations: tuple[str, ...] = ()  # works that its own card asks to cite, one line each
-    languages: tuple[str, ...] = ()  # language codes of its texts; empty where they are unknown
-    hub: str = ""  # its Hub id, if it is from there
-    look: str = ""  # where to look for its licence, if that is unknown
+    languages: tuple[str, ...] = ()  # language codes of the texts; empty if they are unknown
+    hub: str = ""  # Hub id, if it is from the Hub
+    look: str = ""  # where to look for the licence, if it is unknown
 
 
 class Provenance(_Model):
-    """What the card of a folder says."""
+    """The machine-readable content of a folder's card."""
 
     title: str = ""  # title of the card, and of the data set or model
     description: str = ""  # its description, in Markdown
     columns: dict[str, str] = {}  # the meanings of columns
     citations: tuple[str, ...] = ()  # works to cite, for the methods and for all sources
-    credits: tuple[Attribution, ...] = ()  # the sources
-    task: str = ""  # the Hub's task category of a data set, where the columns do not determine it
+    credits: tuple[Attribution, ...] = ()  # the models and data sets that were used
+    task: str = ""  # the Hub's task category of a data set, if the columns do not determine it
 
 
 def joint_licences(sources: Sequence[Attribution]) -> tuple[str, ...]:
@@ -51,9 +51,9 @@ def joint_licences(sources: Sequence[Attribution]) -> tuple[str, ...]:
 
 
 def hub_licence(sources: Sequence[Attribution]) -> dict[str, str]:
-    """``license`` and related keys of a Hub card's metadata; empty without sources.
+    """``license`` and, if needed, ``license_name`` for a Hub card's metadata; empty without sources.
 
-    The Hub allows ``unknown`` and, with a name, ``other``.
+    The Hub allows the value ``unknown`` and, together with a name, the value ``other``.
     """
     if not sources:
         return {}
@@ -67,18 +67,18 @@ def hub_licence(sources: Sequence[Attribution]) -> dict[str, str]:
 
 
 def hub_metadata(sources: Sequence[Attribution]) -> dict[str, Any]:
-    """``language``, where it is known, and ``license`` of a Hub card's metadata."""
+    """``license`` and, if it is known, ``language`` for a Hub card's metadata."""
     languages = joint_languages(sources)
     return {**({"language": list(languages)} if languages else {}), **hub_licence(sources)}
 
 
 def hub_data(sources: Sequence[Attribution]) -> list[str]:
-    """The Hub ids of the data, each once."""
+    """The Hub ids of the data sets among the sources, each once."""
     return list(dict.fromkeys(credit.hub for credit in sources if credit.hub and credit.role == "data"))
 
 
 def joint_languages(sources: Sequence[Attribution]) -> tuple[str, ...]:
-    """The languages of the data, if they are known and the same for all data; else empty."""
+    """The languages of the data sets among the sources; empty if they differ or one of them is unknown."""
     languages = {credit.languages for credit in sources if credit.role == "data"}
     return languages.pop() if len(languages) == 1 else ()
 

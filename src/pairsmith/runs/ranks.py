@@ -3,7 +3,7 @@
     OUT/rank-0-of-8/    the shards 0, 8, 16, … with their own manifest and journal
     OUT/rank-1-of-8/    the shards 1, 9, 17, …
 
-Ranks do not talk to each other. The process that writes OUT itself copies the shards of all ranks into it.
+Ranks do not communicate. The process that writes to OUT itself copies the shards of all ranks into it.
 """
 
 import re
@@ -32,17 +32,20 @@ class Rank:
         return shard % self.size == self.number
 
     def share_of(self, shards: int) -> int:
-        """How many of so many shards are in this rank's share."""
+        """The number of shards in this rank's share, if there are ``shards`` shards in all."""
         return len(range(self.number, shards, self.size))
 
 
 def is_rank_folder(path: Place) -> bool:
-    """Whether a path is named like the folder of a rank."""
+    """Whether ``path`` has the name of a rank's folder."""
     return _NAME.fullmatch(path.name) is not None
 
 
 def rank_folders(out: Place, within: Sequence[str] = ()) -> list[Place]:
-    """The folders of ranks in ``out``; with ``within``, those subfolders of them, where they exist."""
+    """The folders of ranks in ``out``, or if ``within`` names a subfolder, that subfolder of each rank.
+
+    Folders that do not exist are left out.
+    """
     ranks = sorted(filter(is_rank_folder, inside(out)), key=lambda folder: folder.name)
     folders = [folder.joinpath(*within) for folder in ranks]
     return [folder for folder in folders if is_folder(folder)]

@@ -1,7 +1,7 @@
-"""Work on a Ray cluster: actors hold the loaded models, and items go to whichever is free.
+"""The executor on a Ray cluster: actors hold the loaded models, and each item goes to an actor that is free.
 
-Every node needs pairsmith and access to the model. Items travel to the actors and results
-back through Ray; only the process that iterates writes.
+Every node needs pairsmith and access to the model. Ray transports the items to the actors and the results
+back; only the process that iterates over the results writes to the folder.
 """
 
 import logging
@@ -32,26 +32,27 @@ from pairsmith.runs.work import (
 )
 
 _WAIT_SECONDS = 5.0
+"""Seconds to wait for an event, or for a connection."""
 _HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
 
 
 class Actor:
-    """The code of an actor: it loads the work once, then processes items and counts their units."""
+    """The code that runs in an actor: it loads the work once, then processes items and counts their units."""
 
     def __init__(self, load: Load[Any, Any], index: int, folder: Path) -> None:
-        if folder.is_dir():  # so that relative paths mean the same as in the command
+        if folder.is_dir():  # so that relative paths mean the same as in the main process
             os.chdir(folder)
         self._load = load
         self._index = index
         self._work: Work[Any, Any] | None = None
 
     def ready(self) -> None:
-        """Load the work; not in ``__init__``, where Ray would hide an error for users in one of its own."""
+        """Load the work; in ``__init__``, Ray would wrap a user's error in an error of its own."""
         self._work = self._load(self._index)
 
     def do(self, item: Any) -> tuple[Any, int]:
-        """Process an item: its result, and how many units of work it was."""
-        assert self._work is not None  # items are given to actors that are ready
+        """Process an item; returns its result and its number of units of work."""
+        assert self._work is not None  # only actors that are ready get items
         units = 0
 
         def count(amount: int) -> None:
@@ -72,15 +73,15 @@ def run_ray(
 ) -> Iterator[Done[W, R] | LostItem[W]]:
     """Process the items in ``workers`` actors of the cluster at ``address``, or of one started here.
 
-    An actor takes a core, and a GPU where the cluster has any. A lost actor, with its node or
-    without, is replaced and its item done again; ``say`` is called with a message. Where there is
-    no room for another one, the remaining actors go on.
+    An actor takes a core, and a GPU if the cluster has any. If an actor is lost, alone or with its node,
+    ``say`` is called with a message, another actor takes its place, and the item is processed again. If the
+    cluster has no room for another actor, the remaining ones continue.
     """
     waiting = Waiting(items, workers)
     if not waiting.workers:
         return
     ray = _connect(address)
-    # A client (ray://) reaches the cluster through that address alone.
+    # A client (ray://) can reach the cluster only through the given address.
     through = address if address and address.startswith("ray://") else ray.get_runtime_context().gcs_address
     head = _HOST_AND_PORT.fullmatch(through)
     try:
@@ -94,13 +95,13 @@ def run_ray(
 
 @dataclass(eq=False, kw_only=True)
 class _ActorWorker(Worker):
-    """An actor of the cluster; it is not ready while it waits for a core and loads."""
+    """A worker that is an actor of the cluster; it is not ready while it waits for a core or loads."""
 
     actor: Any
 
 
 class _Actors:
-    """The actors, and what Ray has promised of each."""
+    """A ``Pool`` of actors; ``_promises`` maps Ray's reference to a pending result to the actor."""
 
     def __init__(
         self, ray: Any, load: Load[Any, Any], size: int, head: re.Match[str] | None, say: Say
@@ -113,11 +114,11 @@ class _Actors:
         self.workers = [self._start(index) for index in range(size)]
 
     def give(self, worker: _ActorWorker) -> None:
-        """Send the item."""
+        """Send the actor its item."""
         self._promises[worker.actor.do.remote(worker.item)] = worker
 
     def events(self) -> Iterator[tuple[_ActorWorker, str, Any]]:
-        """Wait for some seconds for a promise that is kept or broken; see ``Pool``."""
+        """Wait up to five seconds for a result, or for the loss of an actor (see ``Pool``)."""
         ready, _ = self._ray.wait(list(self._promises), num_returns=1, timeout=_WAIT_SECONDS)
         if not ready:
             _check_head(self._head)
@@ -134,13 +135,16 @@ class _Actors:
                 worker.ready, self._lost_loading = True, 0
 
     def replace(self, worker: _ActorWorker, how: str) -> None:
-        """Start another actor; where there is no room for it, the others go on."""
-        self._ray.kill(worker.actor)  # it may be alive if only its result was lost
+        """Start another actor; it waits if the cluster has no room for it."""
+        self._ray.kill(worker.actor)  # the actor may be alive, if only its result was lost
         self.workers[worker.index] = self._start(worker.index)
         self._say(f"worker {worker.index} was lost ({how}); another one takes its place")
         self._lost_loading += not worker.ready
         if self._lost_loading >= DEATHS * len(self.workers):
-            raise WorkerError(f"workers exited before they were ready: {how}")
+            raise WorkerError(
+                f"workers ended again and again while they were loading ({how}); see whether each node has "
+                "pairsmith, the model and enough memory"
+            )
 
     def _start(self, index: int) -> _ActorWorker:
         worker = _ActorWorker(index, actor=self._remote.remote(self._load, index, Path.cwd()))
@@ -148,7 +152,7 @@ class _Actors:
         return worker
 
     def _answer(self, promise: Any) -> tuple[Any, str]:
-        """What an actor has promised; if it, its node or its result is lost, how."""
+        """The result of a promise and ""; if the actor, its node or the result is lost, None and how."""
         from ray.exceptions import RayError, RayTaskError
 
         try:
@@ -163,7 +167,7 @@ class _Actors:
 
 
 def _check_head(head: re.Match[str] | None) -> None:
-    """Raise a ``WorkerError`` if the cluster's head is gone; Ray would wait for it, and then exit."""
+    """Raise ``WorkerError`` if the cluster's head is gone; Ray would wait for it, then end this process."""
     if head is not None and not _answers(head[1], int(head[2])):
         raise WorkerError(
             f"the head of the Ray cluster at {head[0]} is gone; finished work is kept: start the cluster and "
@@ -172,7 +176,7 @@ def _check_head(head: re.Match[str] | None) -> None:
 
 
 def _answers(host: str, port: int) -> bool:
-    """Whether anything listens at this address; Ray itself would try for minutes."""
+    """Whether a process listens at this address; Ray itself would try to connect for minutes."""
     try:
         socket.create_connection((host, port), _WAIT_SECONDS).close()
     except OSError:
@@ -194,7 +198,7 @@ def _connect(address: str | None) -> Any:
             f"--ray-address {address}: nothing answers there; leave it out to start a cluster on this machine"
         )
     if ray.is_initialized():
-        raise SettingsError("Ray is in use in this process already; call ray.shutdown() first")
+        raise SettingsError("this process is already connected to Ray; call ray.shutdown() first")
     handler = signal.getsignal(signal.SIGTERM)
     try:
         new = address is None
@@ -209,5 +213,5 @@ def _connect(address: str | None) -> Any:
         raise SettingsError(f"{where} ({first_line(error)})") from None
     finally:
         if threading.current_thread() is threading.main_thread() and handler is not None:
-            signal.signal(signal.SIGTERM, handler)  # Ray installs its own
+            signal.signal(signal.SIGTERM, handler)  # Ray has installed a handler of its own
     return cast(Any, ray)

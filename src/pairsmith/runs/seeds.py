@@ -1,9 +1,9 @@
-"""Random numbers that depend only on what they are used for.
+"""Random numbers that depend only on the seed and on what they are drawn for.
 
-A draw is a pure function of (seed, stream, position). A stream is named by the things it belongs
-to (row id, label, try), so neither the worker, the batch, the order of work nor PYTHONHASHSEED can
-change a row. The generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
-1, 2, 3", 2011), computed for many streams at once.
+A draw is a pure function of (seed, stream, position). A stream is identified by what it is for (row id,
+label, try), so neither the worker, the batch, the order of work nor PYTHONHASHSEED can change a row. The
+generator is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011), computed for
+many streams at once.
 """
 
 from hashlib import blake2b
@@ -32,14 +32,14 @@ def stream_key(*parts: str | int) -> int:
 
 
 def generator(seed: int, *parts: str | int) -> np.random.Generator:
-    """A generator for the stream that ``parts`` describe, for shuffling and sampling."""
+    """A NumPy generator for the stream that ``parts`` identify, for shuffling and sampling."""
     return np.random.Generator(np.random.Philox(key=stream_key(seed, *parts)))
 
 
 def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
     """Philox4x32-10 of a ``counter``, ``(n, 4)`` uint64, and a ``key``.
 
-    All numbers are below 2**32, as are those of the result, which is ``(n, 4)`` uint64 too.
+    The result is ``(n, 4)`` uint64. All numbers of the arguments and of the result are below 2**32.
     """
     c0, c1, c2, c3 = (counter[:, i].astype(np.uint64) for i in range(4))
     k0, k1 = key
@@ -56,10 +56,12 @@ def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint
 
 
 def uniforms(seed: int, streams: NDArray[np.uint64], positions: NDArray[np.int64]) -> Float64s:
-    """One draw from [0, 1) for each stream at its position: ``(n,)`` float64 with 53 random bits.
+    """One uniform draw from [0, 1) for each stream, at its position: ``(n,)`` float64 with 53 random bits.
 
-    ``streams`` are ``(n,)`` uint64 keys from ``stream_key``, ``positions`` ``(n,)`` int64, 0 to 2**63 - 1,
-    the index of the draw in its stream; ``seed`` is 0 to 2**64 - 1.
+    Args:
+        seed: the seed, 0 to 2**64 - 1.
+        streams: the keys of the streams, ``(n,)`` uint64, from ``stream_key``.
+        positions: the index of each draw in its stream, ``(n,)`` int64, 0 to 2**63 - 1.
     """
     place = positions.astype(np.uint64)
     counter = np.stack([streams & _LOW, streams >> _WORD, place & _LOW, place >> _WORD], axis=1)

@@ -1,6 +1,6 @@
-"""Sorting and grouping of more numbers than fit the memory, by NumPy in memory and scratch files on the disk.
+"""Sorting and grouping of more numbers than fit into memory, with NumPy and scratch files on the disk.
 
-Peak memory is set by the number of rows that are sorted at once, and not by how many there are.
+The peak memory depends on the number of rows that are sorted at once, not on the number of all rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,10 +15,10 @@ from pairsmith.core.paths import Place
 from pairsmith.runs.storage import scratch_file, storage_errors
 
 ROWS_AT_ONCE = 2**20
-"""Most rows that are sorted at once; each needs up to a hundred bytes meanwhile. More at once take longer, as
-they exceed the processor's caches."""
+"""Largest number of rows that are sorted at once; each needs up to a hundred bytes meanwhile. With more rows,
+sorting is slower, as they exceed the processor's caches."""
 MOST_ROWS = 2**32
-"""Most rows that can be numbered in 32 bits."""
+"""Largest number of rows that can be numbered in 32 bits."""
 
 Column = NDArray[np.uint32]
 Rows = NDArray[np.uint32]
@@ -27,10 +27,11 @@ N = TypeVar("N", bound=np.generic)
 
 
 def stable_order(columns: Sequence[Column]) -> NDArray[np.int64]:
-    """The order that sorts rows by columns, the first one first; equal rows stay in their order.
+    """The row numbers in the order that sorts rows by columns, ``(n,)`` int64; equal rows keep their order.
 
-    Columns are ``(n,)`` uint32, n at most 2^32; the order is ``(n,)`` int64. The sort needs half the time of
-    ``numpy.lexsort``: a value and its place in one number are sorted by the processor's vector instructions.
+    Columns are ``(n,)`` uint32, n at most 2^32, the most significant one first. The sort needs half the time
+    of ``numpy.lexsort``: each value is packed with its row number into one 64-bit number, and NumPy sorts
+    such numbers with vector instructions.
     """
     places = np.arange(len(columns[0]), dtype=np.uint64)
     order: NDArray[np.int64] | None = None
@@ -48,7 +49,7 @@ def stable_order(columns: Sequence[Column]) -> NDArray[np.int64]:
 
 
 def changes(columns: Sequence[Column]) -> NDArray[np.bool_]:
-    """Which rows differ in any column from the row before, ``(n,)``; the first one does."""
+    """Which rows differ in any column from the row before, ``(n,)`` bool; True for the first row."""
     changed = np.ones(len(columns[0]), bool)
     if len(changed):
         changed[1:] = False
@@ -60,14 +61,15 @@ def changes(columns: Sequence[Column]) -> NDArray[np.bool_]:
 def sorted_rows(
     parts: Iterable[Rows], keys: SortColumns, folder: Place, name: str, *, rows: int = ROWS_AT_ONCE
 ) -> Iterator[Rows]:
-    """All rows of the parts, sorted by the columns that ``keys`` gives; equal rows stay in their order.
+    """All rows of the parts, sorted by the columns that ``keys`` computes; equal rows keep their order.
 
     Args:
-        parts: rows ``(m, width)`` uint32, with any m.
-        keys: gives the columns, ``(m,)`` each, by which some rows are sorted, the first one first.
-        folder: where the scratch file is written, which holds all rows; there is none up to ``rows`` rows.
-        name: a part of the file's name; sorts that are not finished must have different ones.
-        rows: most rows that are held at once.
+        parts: tables of rows, ``(m, width)`` uint32, with any m.
+        keys: computes the sort columns of such a table, ``(m,)`` each, the most significant one first.
+        folder: the folder for a scratch file with all rows, which is only written if there are more than
+            ``rows`` rows.
+        name: a part of the scratch file's name; sorts at the same time need different names.
+        rows: the largest number of rows that are sorted at once.
     """
     with scratch_file(folder, name) as path, storage_errors(path), ExitStack() as stack:
         file: BinaryIO | None = None
@@ -90,26 +92,29 @@ def sorted_rows(
 
 
 def sorted_within(parts: Iterable[Rows], keys: SortColumns, column: int) -> Iterator[Rows]:
-    """Rows in the order of one column, sorted by the columns that ``keys`` gives, of which it is the first.
+    """Sort rows that are already sorted by one column, by all columns that ``keys`` computes.
 
-    Memory holds a part, and the rows with the column's last value in it, which may go on in the next part.
+    ``column`` is the index of that column, which has to be the first one that ``keys`` computes. Memory holds
+    one part, and those of its rows that have the last value of the column: the next part may have more of
+    them.
     """
-    held: Rows | None = None
+    unfinished: Rows | None = None
     for part in parts:
-        rows = part if held is None else np.concatenate([held, part])
+        rows = part if unfinished is None else np.concatenate([unfinished, part])
         if not len(rows):
             continue
         border = int(np.searchsorted(rows[:, column], rows[-1, column]))
-        ready, held = rows[:border], rows[border:].copy()
+        ready, unfinished = rows[:border], rows[border:].copy()
         yield ready[stable_order(keys(ready))]
-    if held is not None:
-        yield held[stable_order(keys(held))]
+    if unfinished is not None:
+        yield unfinished[stable_order(keys(unfinished))]
 
 
 class _SortedRun:
-    """Rows that are sorted, in a file behind those of other runs; up to ``room`` of them are held in memory.
+    """A run of an external merge sort: sorted rows in a file, of which up to ``room`` are held in memory.
 
-    ``first`` and ``last`` are the values of the columns in the first and the last row.
+    The file has the rows of all runs one after the other. ``first`` and ``last`` are the values of the sort
+    columns in the run's first and last row, ``held`` the rows in memory.
     """
 
     def __init__(self, file: BinaryIO, rows: Rows, keys: SortColumns) -> None:
@@ -123,16 +128,16 @@ class _SortedRun:
 
     @property
     def more(self) -> bool:
-        """Whether there are rows that were not read yet."""
+        """Whether the file has rows of this run that were not read yet."""
         return self._next < self._stop
 
     @property
     def end(self) -> tuple[int, ...]:
-        """The values of the columns in the last row that is held."""
+        """The values of the sort columns in the last row in memory."""
         return _values(self._columns, -1)
 
     def fill(self) -> None:
-        """Read rows where half of the room is free."""
+        """Read more rows if at most half of the room is in use."""
         if self.more and len(self.held) <= self.room // 2:
             width = self.held.shape[1]
             self._file.seek(self._next)
@@ -143,32 +148,32 @@ class _SortedRun:
             self._columns = self.keys(self.held)
 
     def up_to(self, row: tuple[int, ...], equal: bool) -> int:
-        """The number of held rows that sort before ``row``; with ``equal``, rows equal to it count too."""
+        """The number of rows in memory that sort before ``row``, or with ``equal``, not after it."""
         start, stop = 0, len(self.held)
         for column, value in zip(self._columns, row, strict=True):
             if start == stop:
                 break
-            part, wanted = column[start:stop], np.uint32(value)
-            start, stop = (start + int(np.searchsorted(part, wanted, side)) for side in ("left", "right"))
+            part, target = column[start:stop], np.uint32(value)
+            start, stop = (start + int(np.searchsorted(part, target, side)) for side in ("left", "right"))
         return stop if equal else start
 
     def take(self, count: int) -> Rows:
-        """Remove and return the first rows that are held."""
+        """Remove the first ``count`` rows from memory, and return them."""
         rows, self.held = self.held[:count], self.held[count:]
         if len(self.held):
             self._columns = [column[count:] for column in self._columns]
-        else:  # a view of no rows would keep all that were read
+        else:  # an empty view would keep all rows that were read in memory
             self.held = self.held.copy()
             self._columns = self.keys(self.held)
         return rows
 
 
 def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
-    """Merge sorted runs, of which up to twice ``rows`` are held; a run is read once its first row is due.
+    """Merge sorted runs; at most ``2 * rows`` rows are in memory. A run is read once its first row is due.
 
-    Where the rows came nearly in order, few runs overlap, and more is read of each at once. Of a run whose
-    rows lie closer than those of the others, so that few can be merged until it has to be read again, more
-    is read the next time.
+    If the rows came nearly in order, few runs overlap, and more rows of each are read at once. A run whose
+    rows lie closer together than those of the others has to be read again after few merged rows; it gets more
+    room for the next time.
     """
     room, spare = max(1, rows // _overlapping(runs)), rows
     for run in runs:
@@ -178,7 +183,7 @@ def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
     while active or waiting:
         for number in active:
             runs[number].fill()
-        # Rows up to the least of the last ones can be followed by no row that was not read yet.
+        # No row that is still to be read comes before the smallest of the runs' last rows in memory.
         ends = [(runs[number].end, number) for number in active if runs[number].more]
         bound = min(ends) if ends else max(((runs[n].last, n) for n in active), default=None)
         if bound is None or (waiting and waiting[-1] <= bound):
@@ -197,7 +202,7 @@ def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
 
 
 def _overlapping(runs: Sequence[_SortedRun]) -> int:
-    """The largest number of runs that have rows on both sides of the same place."""
+    """The largest number of runs whose ranges of rows, from first to last, overlap in one place."""
     events = sorted([(run.first, 1) for run in runs] + [(run.last, 2) for run in runs])
     count = most = 0
     for _, kind in events:
@@ -213,18 +218,20 @@ def _values(columns: Sequence[Column], place: int) -> tuple[int, ...]:
 def first_of_each(
     keys: Iterable[NDArray[np.uint64]], count: int, folder: Place, *, rows: int = ROWS_AT_ONCE
 ) -> NDArray[np.uint32]:
-    """For each key the number of the first key that equals it, ``(count,)``; keys are numbered from 0.
+    """For each key, the number of the first key that equals it, ``(count,)`` uint32; numbers start at 0.
 
     Args:
-        keys: parts of the keys, ``(m, width)`` each; numbers of their first column are spread evenly over
-            all 64-bit numbers, as hashes are.
+        keys: tables of keys, ``(m, width)`` uint64 each, with one key in each row. The numbers in the first
+            column have to be spread evenly over all 64-bit numbers, as hashes are.
         count: the number of keys, at most 2^32.
-        folder: where the scratch file is written; it needs 8 bytes for each number of a key and 4 more.
-        rows: most keys that are sorted at once. Besides these, 4 bytes are needed for each key.
+        folder: the folder for the scratch file, which needs ``8 * width + 4`` bytes for each key.
+        rows: the largest number of keys that are sorted at once. Besides these, memory holds 4 bytes for each
+            key.
     """
     if count > MOST_ROWS:
         raise InputError(
-            f"{count:,} texts; at most {MOST_ROWS:,} can be compared; split them into several runs"
+            f"{count:,} texts are more than the {MOST_ROWS:,} that can be compared; split them into several "
+            "runs"
         )
     firsts = np.arange(count, dtype=np.uint32)
     parts = max(1, -(-count // rows))
@@ -245,46 +252,49 @@ def first_of_each(
             first += len(block)
         file.flush()
         for part in range(parts if pieces else 0):
-            held = []
+            of_part = []
             for start, edges in pieces:
                 file.seek(4 * width * (start + int(edges[part])))
                 number = width * int(edges[part + 1] - edges[part])
-                held.append(np.fromfile(file, np.uint32, number).reshape(-1, width))
-            records = np.concatenate(held).T
+                of_part.append(np.fromfile(file, np.uint32, number).reshape(-1, width))
+            records = np.concatenate(of_part).T
             _share_first(list(np.ascontiguousarray(records[:-1])), records[-1], firsts)
-    # A copy that was left out of the parts knows only the first of those read together with it.
+    # Each key points to the first equal key of its block, which by now points to the first of all blocks.
     for start in range(0, count, rows):
         firsts[start : start + rows] = firsts[firsts[start : start + rows]]
     return firsts
 
 
 def _share_first(columns: Sequence[Column], numbers: Column, firsts: Column) -> NDArray[np.int64]:
-    """Store the number of the first equal row for each other row; returns the places of the first rows."""
+    """Set ``firsts`` of each row that equals an earlier one to the number of the first equal row.
+
+    ``numbers`` has the number of each row. Returns the places of the rows that equal no earlier one.
+    """
     order = stable_order(columns)
     new = changes([column[order] for column in columns])
     heads = order[new]
-    whose = (np.cumsum(new) - 1)[~new]
-    firsts[numbers[order[~new]]] = numbers[heads[whose]]
+    group = (np.cumsum(new) - 1)[~new]
+    firsts[numbers[order[~new]]] = numbers[heads[group]]
     return heads
 
 
 def _halves(keys: NDArray[np.uint64]) -> list[Column]:
-    """The halves of 64-bit numbers, ``(n, width)``, as twice as many columns, the upper half first."""
+    """The 32-bit halves of 64-bit numbers, ``(n, width)``, as twice as many columns, the upper half first."""
     halves = ((keys[:, i] >> np.uint64(shift)) for i in range(keys.shape[1]) for shift in (32, 0))
-    return [half.astype(np.uint32) for half in halves]  # cuts off what is above
+    return [half.astype(np.uint32) for half in halves]  # the conversion drops the upper bits
 
 
 def _together(parts: Iterable[NDArray[N]], rows: int) -> Iterator[NDArray[N]]:
-    """The rows of all parts, ``rows`` at a time."""
-    held: list[NDArray[N]] = []
+    """The rows of all parts, in blocks of ``rows`` rows; the last block may be smaller."""
+    block: list[NDArray[N]] = []
     count = 0
     for part in parts:
         while len(part):
             head, part = part[: rows - count], part[rows - count :]
-            held.append(head)
+            block.append(head)
             count += len(head)
             if count == rows:
-                yield np.concatenate(held)
-                held, count = [], 0
-    if held:
-        yield np.concatenate(held)
+                yield np.concatenate(block)
+                block, count = [], 0
+    if block:
+        yield np.concatenate(block)

@@ -30,10 +30,10 @@ _RECORDS = (
     "results.json",
 )
 _MOST_LABELS = 20
-"""More different values are similarities, not labels."""
+"""A column with more different values holds similarities, not labels."""
 
 _MOST_COUNTED = 1_000
-"""The most shards whose labels are counted, as each has to be opened."""
+"""Labels are counted in folders of at most this many shards, as each shard has to be opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,16 @@ class Status:
     step: str  # which step writes it
     complete: bool  # whether it is finished
     running: bool  # whether a process is writing to it: on this machine, or for a store on any machine
-    shards: int = 0  # finished shards, without those that a run which has grown still has to extend
-    planned: int | None = None  # total number of shards, where it is known
-    rows: int = 0  # kept rows of the finished shards
+    shards: int = 0  # number of finished shards, without those that still have to be extended
+    planned: int | None = None  # total number of shards; None if it is unknown
+    rows: int = 0  # number of rows in the finished shards, without rejects
     reasons: dict[str, int] | None = None  # maps ``"filter: reason"`` to the number of rejects
-    rate: float | None = None  # rows per second since the run was last started, where it is known
-    labels: Mapping[str, int] = field(default_factory=dict)  # rows of each label, where these are few
-    left: float | None = None  # seconds that the remaining shards will take at that rate, where it is known
+    rate: float | None = None  # rows per second since the run was last started; None if it is unknown
+    labels: Mapping[str, int] = field(default_factory=dict)  # number of rows of each label; empty if many
+    left: float | None = None  # seconds that the remaining shards will take; None if it is unknown
 
     def lines(self, name: str) -> list[str]:
-        """The status as lines of text, which call the folder ``name``."""
+        """The status as lines of text, in which the folder is called ``name``."""
         state = "finished" if self.complete else "running" if self.running else "stopped"
         parts = [f"{name}: {self.step}, {state}"]
         if self.reasons is not None:
@@ -67,11 +67,12 @@ class Status:
         ]
         total = sum((self.reasons or {}).values())
         labels = [f"    {number:>9,} of label {one_line(name)}" for name, number in self.labels.items()]
-        return [" · ".join(parts), *labels, *([f"  {total:,} rejects"] if rejects else []), *rejects]
+        heading = [f"  {total:,} rejects"] if rejects else []
+        return [" · ".join(parts), *labels, *heading, *rejects]
 
 
 def status_of(folder: Place) -> Status | None:
-    """The status of the folder that a step writes, or None where there is none."""
+    """The status of a step's folder; None if it has no record of a step."""
     for name in _RECORDS:
         if about := _record(folder, name):
             if name == MANIFEST:
@@ -82,9 +83,9 @@ def status_of(folder: Place) -> Status | None:
 
 
 def label_counts(folder: DatasetFolder, most: int | None = None) -> Counter[str]:
-    """The number of rows of each label or score, over all splits; empty if the rows have neither.
+    """The number of rows of each label or score, over all splits; empty if the rows have neither column.
 
-    Reading ends early when there are more than ``most`` different ones.
+    Reading ends early if there are more than ``most`` different values; the counts are then incomplete.
     """
     names = folder.schema().names
     column = next((name for name in ("label", "score") if name in names), None)
@@ -102,7 +103,7 @@ def label_counts(folder: DatasetFolder, most: int | None = None) -> Counter[str]
 
 
 def record_of(folder: Place) -> dict[str, Any] | None:
-    """The record that a step keeps of itself in its folder, or None where there is none."""
+    """The record that a step wrote into its folder; None if there is none."""
     return next(filter(None, (_record(folder, name) for name in _RECORDS)), None)
 
 
@@ -123,7 +124,7 @@ def status_lines(path: Place) -> list[str]:
 
 def _lines(path: Place) -> Iterator[str]:
     if not is_folder(path):
-        raise FolderError(f"there is no folder {path}")
+        raise FolderError(f"there is no folder {path}; give the folder of a step or of a recipe's run")
     ranks = rank_folders(path)
     status = status_of(path)
     if status or ranks:
@@ -135,7 +136,10 @@ def _lines(path: Place) -> Iterator[str]:
             yield from _parts_of(path)
         return
     if size_of(path / "run.json") is None:
-        raise FolderError(f"{path} holds neither a step's work nor a recipe's run")
+        raise FolderError(
+            f"{path} holds neither a step's work nor a recipe's run; give a folder that was written to as "
+            "--out"
+        )
     record = _json(path / "run.json")
     done = record.get("steps", {})
     names = dict.fromkeys([*record.get("planned", []), *done])
@@ -185,7 +189,7 @@ def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
 
 
 def _totals(entries: Iterable[Mapping[str, Any]]) -> tuple[int, Counter[str]]:
-    """The kept rows of finished shards, and the rejects by reason; entries of another form raise an error."""
+    """The number of rows in the shards, and of rejects by reason; an invalid entry raises a Python error."""
     rows, reasons = 0, Counter[str]()
     for entry in entries:
         rows += sum(file["rows"] for file in entry["files"] if file["split"] != REJECTS)
@@ -199,19 +203,19 @@ def _damaged(path: Place) -> DamagedError:
 
 
 def _labels(folder: Place) -> Mapping[str, int]:
-    """The rows of each label of a finished folder; empty if they are too many to be labels."""
+    """The number of rows of each label of a finished folder; empty if it has more values than labels."""
     counts = label_counts(DatasetFolder.open(folder), _MOST_LABELS)
     few = len(counts) <= _MOST_LABELS and len(counts) < counts.total()
     return dict(sorted(counts.items())) if few else {}
 
 
 def _last_lines(folder: Place) -> Iterable[dict[str, Any]]:
-    """The last journal line of each shard; only its form is checked, for speed."""
+    """The last journal line of each shard, parsed but for speed not validated."""
     entries = {}
     for _, lines in journal_parts(folder):
         try:
-            parsed = from_json(b"[" + b",".join(lines) + b"]")  # all at once, which is fastest
-        except ValueError:  # a line is cut short
+            parsed = from_json(b"[" + b",".join(lines) + b"]")  # parsing all lines at once is fastest
+        except ValueError:  # a line is incomplete, so lines are parsed one by one
             parsed = []
             for line in lines:
                 with suppress(ValueError):
@@ -223,7 +227,7 @@ def _last_lines(folder: Place) -> Iterable[dict[str, Any]]:
 
 
 def _pace(folder: Place) -> tuple[float | None, float | None]:
-    """Rows per second and seconds per shard since the run was last started, up to its last shard."""
+    """Rows per second and seconds per shard, from the last start of the run to its last finished shard."""
     begun: datetime | None = None
     shards = rows = 0
     last = begun

@@ -1,8 +1,8 @@
-"""Atomic writes of files, and hashes of files, rows and JSON.
+"""Atomic writes of files, and hashes of files, folders and JSON.
 
-On a disk a file is written under a temporary name, synced, and renamed. In a store it is written in one
-request, which an object store carries out completely or not at all; where a store cannot promise that,
-an incomplete file is detected by its hash and made again.
+On a disk, a file is written under a temporary name, synced, and renamed. In a store, it is written in one
+request, which an object store carries out completely or not at all. In other stores a file may be incomplete;
+its hash then shows it, and the file is made again.
 """
 
 import errno
@@ -39,11 +39,12 @@ from pairsmith.data.splits import folder_files, split_files, split_of
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
 
-# Temporary names begin like this and end in .tmp, so that a later run knows its own leftovers.
+# Temporary file names begin like this and end in .tmp, so that a later run can recognise and remove them.
 _TEMPORARY = ".pairsmith-"
 _ROW_GROUP = 100_000
 _TOGETHER = 2**26
-"""Bytes of rows that are kept together in a mapped file; many small parts would take long to look up."""
+"""Tables are written to a mapped file in parts of at least this many bytes, as rows of many small parts are
+slow to look up."""
 
 
 def hash_bytes(data: bytes) -> str:
@@ -52,15 +53,15 @@ def hash_bytes(data: bytes) -> str:
 
 
 SOURCE_NAMES: dict[str, str] = {}
-"""Names of the sources that were hashed, by their hashes: messages show these."""
+"""By hash, the names of the sources that were hashed, for messages."""
 
 
 def hash_source(source: str | Place) -> str:
-    """SHA-256 of the content of an input.
+    """SHA-256 of the content of an input, which is a file, a folder or a Hub data set.
 
-    A file's hash is that of its bytes. A folder's covers the names and bytes of its files
-    (for a dataset folder: those under ``data/``, for ``FOLDER:SPLIT`` those of the split); a Hub data
-    set's covers its rows. Hidden files are ignored. ``SOURCE_NAMES`` remembers which source has it.
+    The hash of a file covers its bytes; the hash of a Hub data set covers its rows. The hash of a folder
+    covers the names and bytes of its files; of a dataset folder only those in ``data/``, of ``FOLDER:SPLIT``
+    only those of the split. Hidden files are ignored. ``SOURCE_NAMES`` gets the name of the source.
     """
     digest = _hash_source(source)
     SOURCE_NAMES[digest] = str(source)
@@ -96,7 +97,7 @@ def _hash_folder(path: Place) -> str:
 def _hash_files(files: Mapping[str, Place]) -> str:
     hashes = zip(files, several(hash_file, list(files.values())), strict=True)
     lines = "".join(f"{name}\t{digest}\n" for name, digest in hashes)
-    # Names of files may have bytes that are not UTF-8.
+    # File names may contain bytes that are not UTF-8.
     return hash_bytes(lines.encode("utf-8", "surrogatepass"))
 
 
@@ -111,10 +112,10 @@ def hash_json(value: JSON) -> str:
 
 
 def encode_table(table: pa.Table) -> bytes:
-    """``table`` as the bytes of a Parquet file, which depend only on its rows and column types.
+    """``table`` as the bytes of a Parquet file, which depend only on the rows and the column types.
 
-    The table's chunks and metadata of other libraries have no effect; the settings are spelled out
-    because pyarrow's defaults change between versions.
+    The table's chunks and the metadata of other libraries have no effect. All options of the writer are
+    given, as pyarrow's defaults change between versions.
     """
     plain = table.replace_schema_metadata(None).combine_chunks()
     sink = pa.BufferOutputStream()
@@ -129,7 +130,7 @@ def encode_table(table: pa.Table) -> bytes:
         data_page_version="1.0",
         store_schema=True,
     ) as writer:
-        # No rows, no row group: `datasets` cannot read a file whose first row group is empty.
+        # A table without rows gets no row group, as `datasets` cannot read an empty one.
         if plain.num_rows:
             writer.write_table(plain, row_group_size=_ROW_GROUP)
     data: bytes = sink.getvalue().to_pybytes()
@@ -137,7 +138,7 @@ def encode_table(table: pa.Table) -> bytes:
 
 
 def write_atomic(path: Place, data: bytes) -> None:
-    """Write ``data`` to ``path`` atomically: a kill at any moment leaves the old content or the new.
+    """Write ``data`` to ``path`` atomically: after a kill, the file has either the old or the new content.
 
     The folder is created if it does not exist.
     """
@@ -157,9 +158,9 @@ def write_atomic(path: Place, data: bytes) -> None:
 
 @contextmanager
 def scratch_file(folder: Place, name: str) -> Iterator[Path]:
-    """A path for a file that is removed afterwards, in ``folder`` where that is on a disk.
+    """A path for a file that is removed afterwards; it is in ``folder``, or a temporary folder for a store.
 
-    A file that is left there, by a killed run or as ``remove`` says, is removed by the next run.
+    If the process is killed, or on Windows if the file is still mapped, the next run removes the file.
     """
     parent = folder if isinstance(folder, Path) else Path(tempfile.gettempdir())
     path = parent / f"{_TEMPORARY}{os.getpid()}-{name}.tmp"
@@ -170,39 +171,40 @@ def scratch_file(folder: Place, name: str) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, if it is there; Windows leaves one that is still mapped."""
+    """Remove a file if it exists; on Windows, a file that is still mapped stays."""
     with suppress(PermissionError):
         path.unlink(missing_ok=True)
 
 
 class ScratchFiles(ExitStack):
-    """Files in a folder by their names, as ``scratch_file`` gives them, that are removed at the end."""
+    """A context that creates scratch files in a folder (see ``scratch_file``) and removes them at its end."""
 
     def __init__(self, folder: Place) -> None:
         super().__init__()
         self._folder = folder
 
     def __call__(self, name: str) -> Path:
-        """The path for a file; no two of a folder may have the same name."""
+        """The path for a scratch file; all scratch files of a folder need different names."""
         return self.enter_context(scratch_file(self._folder, name))
 
 
 def mapped_table(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> pa.Table:
-    """Write the rows of all tables to ``file`` and map it: rows are read from the disk as they are needed.
+    """Write the rows of all tables to ``file``, and return them as one memory-mapped table.
 
-    Memory holds some of the tables meanwhile, and afterwards what the system keeps of the file.
+    Its rows are read from the disk when they are needed. While ``file`` is written, memory holds about
+    ``_TOGETHER`` bytes of tables.
     """
     with storage_errors(file), pa.ipc.new_file(str(file), schema) as out:
-        held: list[pa.Table] = []
+        part: list[pa.Table] = []
         size = 0
         for table in tables:
-            held.append(table)
+            part.append(table)
             size += table.nbytes
             if size >= _TOGETHER:
-                out.write_table(pa.concat_tables(held).combine_chunks())
-                held, size = [], 0
-        if held:
-            out.write_table(pa.concat_tables(held).combine_chunks())
+                out.write_table(pa.concat_tables(part).combine_chunks())
+                part, size = [], 0
+        if part:
+            out.write_table(pa.concat_tables(part).combine_chunks())
     return pa.ipc.open_file(pa.memory_map(str(file))).read_all()
 
 
@@ -237,9 +239,9 @@ def write_json(path: Place, value: JSON) -> None:
 
 @contextmanager
 def storage_errors(path: Place) -> Iterator[None]:
-    """Turn an ``OSError`` while writing ``path`` into a ``StorageError`` that says what to do.
+    """Turn an ``OSError`` while ``path`` is written into a ``StorageError`` that says what to do.
 
-    In a store, any exception of its client is turned into one.
+    If ``path`` is in a store, any exception of the store's client is turned into a ``StorageError``.
     """
     try:
         yield
@@ -252,7 +254,7 @@ def storage_errors(path: Place) -> Iterator[None]:
 
 
 def clear_temporary(folder: Place) -> None:
-    """Remove temporary files that killed runs left in ``folder``; a store has none."""
+    """Remove the temporary files that killed runs left in ``folder``; in a store there are none."""
     if isinstance(folder, Path) and folder.is_dir():
         with storage_errors(folder):
             for file in folder.iterdir():
@@ -261,7 +263,7 @@ def clear_temporary(folder: Place) -> None:
 
 
 def is_temporary(file: Place) -> bool:
-    """Whether ``file`` is one of pairsmith's temporary files, by its name."""
+    """Whether ``file`` has the name of one of pairsmith's temporary files."""
     return file.name.startswith(_TEMPORARY) and file.name.endswith(".tmp")
 
 
@@ -273,14 +275,14 @@ def _write_synced(path: Path, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the folder's entries to the disk, where the system can (Windows cannot)."""
+    """Sync the folder's entries to the disk; not on Windows, which cannot do that."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        # Some network file systems refuse to sync a folder; the file itself was synced.
+        # Some network file systems refuse to sync a folder; the file itself has been synced.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:

@@ -1,4 +1,4 @@
-"""What all executors share: types of an item of work, of its loader and result; the loop over a pool."""
+"""What all executors share: the types of items, workers and results, and the loop that distributes items."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,14 +10,16 @@ W = TypeVar("W")
 R = TypeVar("R")
 
 Advance = Callable[[int], None]
-"""Called with the number of units of work that were finished."""
+"""Called with the number of units of work that were finished, negative if some have to be done again."""
 Work = Callable[[W, Advance], R]
+"""Processes an item, and returns its result."""
 Load = Callable[[int], Work[W, R]]
-"""Returns a worker's work, with its models loaded, given the worker's number from 0. It must be picklable."""
+"""Called in each worker with its number, from 0; loads the models and returns the work. It is picklable."""
 Say = Callable[[str], None]
+"""Called with a message for the user."""
 
 DEATHS = 3
-"""An item that ended this many workers is set aside."""
+"""An item during which this many workers have ended is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Done(Generic[W, R]):
 
 @dataclass(frozen=True, slots=True)
 class LostItem(Generic[W]):
-    """An item that ended ``DEATHS`` workers, and how the last of them ended."""
+    """An item during which ``DEATHS`` workers have ended, and in words how the last of them ended."""
 
     item: W
     how: str
@@ -39,13 +41,14 @@ class LostItem(Generic[W]):
 class Waiting(Generic[W]):
     """The items that still have to be given to workers, numbered from 0; each is read when its turn comes.
 
-    An item whose worker was lost comes again, before all others, until it has ended ``DEATHS`` workers.
+    If the worker of an item ends, the item is given to another worker before all other items, until
+    ``DEATHS`` workers have ended during it.
     """
 
     def __init__(self, items: Iterable[W], workers: int) -> None:
         numbered = enumerate(items)
         first = list(islice(numbered, workers))
-        self.workers = len(first)  # how many of the workers are needed
+        self.workers = len(first)  # number of workers that are needed: no more than there are items
         self._items = chain(first, numbered)
         self._again: list[tuple[int, W]] = []
         self._deaths: Counter[int] = Counter()
@@ -55,7 +58,7 @@ class Waiting(Generic[W]):
         return self._again.pop() if self._again else next(self._items, None)
 
     def put_back(self, number: int, item: W) -> bool:
-        """Have an item whose worker was lost done again; False if it has ended too many of them."""
+        """Put back an item whose worker ended; False if too many workers have ended during it."""
         self._deaths[number] += 1
         if self._deaths[number] >= DEATHS:
             return False
@@ -63,7 +66,7 @@ class Waiting(Generic[W]):
         return True
 
     def is_empty(self) -> bool:
-        """Whether no item is left; the next one is read for it, so ask when no worker is busy."""
+        """Whether no item is left. This reads the next item, so call it when no worker is busy."""
         if not self._again and (entry := next(self._items, None)):
             self._again.append(entry)
         return not self._again
@@ -71,7 +74,15 @@ class Waiting(Generic[W]):
 
 @dataclass(eq=False)
 class Worker:
-    """A worker, which is ready once it has loaded; its current item with its number and finished units."""
+    """A worker.
+
+    Attributes:
+        index: number of the worker, from 0.
+        ready: whether it has loaded its work.
+        number: number of its current item; None if it has none.
+        item: its current item.
+        units: number of finished units of work of this item.
+    """
 
     index: int
     ready: bool = False
@@ -84,33 +95,35 @@ V = TypeVar("V", bound=Worker)
 
 
 class Pool(Protocol[V]):
-    """Workers of one kind."""
+    """Several workers of one kind: processes of this machine, or actors of a cluster."""
 
     @property
     def workers(self) -> Sequence[V]:
-        """Those there are; at least one."""
+        """The current workers, at least one."""
 
     def give(self, worker: V) -> None:
-        """Have a ready worker begin its item."""
+        """Send a worker that is ready its item."""
 
     def events(self) -> Iterator[tuple[V, str, Any]]:
-        """Wait for what happens next, and yield it.
+        """Wait for the next events, and yield each as worker, kind and value.
 
-        That is ``"advance"`` with a number of units, ``"done"`` with a result, or ``"ended"`` and how, of a
-        worker that is gone. What a worker raised is raised here; a worker that has loaded is made ready.
+        The kinds are ``"advance"`` with a number of units, ``"done"`` with a result, and ``"ended"`` with
+        words on how the worker ended. An exception of a worker is raised here. A worker that has loaded its
+        work is marked as ready.
         """
 
     def replace(self, worker: V, how: str) -> None:
-        """Put another worker in place of one that ended, or go on without it, and say so.
+        """Start another worker in place of one that ended, or continue without it, and tell the user.
 
-        Raises a ``WorkerError`` if too many ended while loading.
+        Raises:
+            WorkerError: too many workers ended while they were loading.
         """
 
 
 def work_through(
     pool: Pool[V], waiting: Waiting[W], advance: Advance
 ) -> Iterator[Done[W, Any] | LostItem[W]]:
-    """Have the workers do all items; yields what becomes of each, in the order in which they finish."""
+    """Give all items to the workers; yields the outcome of each item, in the order in which they finish."""
     while True:
         for worker in pool.workers:
             if worker.ready and worker.number is None and (entry := waiting.take()):
@@ -127,7 +140,7 @@ def work_through(
                 worker.number, worker.item, worker.units = None, None, 0
                 yield Done(item, value)
             else:
-                advance(-worker.units)  # what it had done of its item is done again
+                advance(-worker.units)  # the finished units of its item have to be done again
                 pool.replace(worker, value)
                 if number is not None and not waiting.put_back(number, item):
                     yield LostItem(item, value)

@@ -1,9 +1,9 @@
 """Writing a dataset folder shard by shard, so that a run can be killed at any moment and continued.
 
-The order makes it safe: the files of a shard are written first, each completely or not at all; the
-journal line that lists them with their hashes comes last. Files that no line lists do not count, and
-the next run removes them. A folder carries the fingerprint of everything that decides its rows; a run
-with another fingerprint is refused, and told the differences, unless it only adds to the work.
+The order of the writes makes this safe. First the files of a shard are written, each completely or not at
+all. Then a line of the journal lists them with their hashes. Files that no line lists do not count, and the
+next run removes them. The manifest has the fingerprint of everything that decides the rows. A run with
+another fingerprint is refused with a message that lists the differences, unless it only adds to the work.
 """
 
 import re
@@ -52,29 +52,29 @@ from pairsmith.runs.storage import JSON, encode_table, hash_bytes, storage_error
 
 _SPLIT = re.compile(r"\w+")
 MOST_SHARDS = 100_000
-"""The most shards in a folder, so that file names sort in the order of the shards."""
+"""Largest number of shards in a folder: with more, file names would not sort in the order of the shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardSpec:
-    """A shard's share of the work."""
+    """The inputs of a shard, and how much is to be generated for each."""
 
-    items: int = 0  # number of its inputs
-    content: str = ""  # SHA-256 of the inputs' names, in order
-    asked: str = ""  # what is generated for each input, e.g. ``2 texts in 3 tries``
+    items: int = 0  # number of inputs
+    content: str = ""  # SHA-256 of the names of the inputs, in order
+    asked: str = ""  # how much is generated for each input, e.g. ``2 texts in 3 tries``
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How a step's work can grow, so that finished rows are kept."""
+    """How a step's work can grow such that finished rows are kept."""
 
-    settings: frozenset[str]  # the settings that, when increased, only add to the work
-    # Whether the shard to be made begins with the inputs that a finished one was made for.
+    settings: frozenset[str]  # names of the settings that only add to the work when they are increased
+    # Called with a finished shard: whether the shard to be made begins with the inputs of that one.
     holds: Callable[[ShardEntry], bool]
 
 
 class FolderWriter:
-    """The only writer of dataset folders, created by ``start`` and ended by ``finish``."""
+    """Writes a dataset folder, from ``start`` to ``finish``; nothing else writes shards."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class FolderWriter:
         self._journal = journal
         self._entries = dict(entries)
         self._counts = ShardTotals().plus(*self._entries.values())
-        # Of a rank: shards that the folder of all ranks holds already.
+        # In a rank of an array job: the shards that the folder of all ranks has already.
         self._elsewhere = made_before(run, manifest.fingerprint) if run.rank else {}
 
     @classmethod
@@ -117,9 +117,9 @@ class FolderWriter:
             settings: every setting that changes rows.
             inputs: maps an input's name to the hash of its content.
             models: maps a model's name to its revision or hash.
-            growth: how the work may grow; with it, a folder whose work has only grown is continued too.
-            planned: the number of shards there will be, for status reports.
-            asked: what is generated for each input, for status reports (see ``ShardSpec``).
+            growth: how the work may grow; with it, a folder whose work has only grown is continued, too.
+            planned: the total number of shards, for status reports.
+            asked: how much is generated for each input, for status reports (see ``ShardSpec``).
         """
         if planned is not None and planned > MOST_SHARDS:
             raise SettingsError(
@@ -127,7 +127,8 @@ class FolderWriter:
                 "give a larger --shard-size"
             )
         identity = Identity.of(step, settings, inputs, models)
-        journal = cache(partial(Journal.read, run.out))  # for the first time when this process has the folder
+        # The journal is first read when this process has locked the folder.
+        journal = cache(partial(Journal.read, run.out))
         extends = partial(_extends, run, identity, growth, journal)
         earlier = claim(run, identity, MANIFEST, lambda _: read_or_mend(run), extends)
         if run.fresh:
@@ -161,7 +162,7 @@ class FolderWriter:
 
     @classmethod
     def _started_over(cls, run: Run, schema: pa.Schema, manifest: Manifest) -> Self:
-        """Begin without a shard; from the first record on, none lists the old files, whatever happens."""
+        """Start without shards. The journal is cleared first, so that it never lists files of other work."""
         journal = Journal(run.out)
         journal.clear()
         if run.fresh and not run.within:
@@ -176,10 +177,10 @@ class FolderWriter:
     def _resumed(
         cls, run: Run, schema: pa.Schema, manifest: Manifest, earlier: Manifest, journal: Journal
     ) -> Self:
-        """Go on from the shards of an earlier run that are intact."""
+        """Continue with the intact shards of an earlier run."""
         if journal.bad and not earlier.complete:
-            lines = "a line" if journal.bad == 1 else f"{journal.bad} lines"
-            text = f"{run.out / JOURNAL}: {lines} cut short; the work recorded there is done again"
+            lines = "a line is" if journal.bad == 1 else f"{journal.bad} lines are"
+            text = f"{run.out / JOURNAL}: {lines} incomplete; the work recorded there is done again"
             run.tell("damaged", text)
         writer = cls(run, schema, earlier, entries_of(earlier, journal), journal)
         writer._continue(manifest)
@@ -187,23 +188,23 @@ class FolderWriter:
 
     @property
     def finished(self) -> bool:
-        """Whether the folder is complete; there is nothing left to do but ``folder()``."""
+        """Whether the folder is complete, so that only ``folder()`` may still be called."""
         return self._manifest.complete
 
     @property
     def done(self) -> tuple[int, ...]:
-        """The numbers of the finished shards, ascending."""
+        """The numbers of the finished shards, in ascending order."""
         return tuple(sorted(self._entries))
 
     @property
     def counts(self) -> ShardTotals:
-        """Rows and rejects of the finished shards."""
+        """The numbers of rows and rejects in the finished shards."""
         return self._counts
 
     def is_done(self, shard: int, share: ShardSpec | None = None) -> bool:
         """Whether ``shard`` is finished in this folder, and was made for all of ``share``.
 
-        For a rank of an array job also: whether it is in the share of another one.
+        In a rank of an array job, a shard that belongs to another rank also counts as done.
         """
         if self._run.rank is not None and not self._run.rank.has(shard):
             return True
@@ -211,7 +212,7 @@ class FolderWriter:
         return entry is not None and share in (None, ShardSpec(entry.items, entry.content, entry.asked))
 
     def tables(self, shard: int) -> tuple[dict[str, pa.Table], pa.Table] | None:
-        """The tables by split and the rejects of a finished shard, or None."""
+        """The rows by split, and the rejects, of a finished shard; None if it is not finished."""
         entry = self._entries.get(shard)
         if entry is None:
             return None
@@ -222,9 +223,9 @@ class FolderWriter:
     def commit(
         self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table, share: ShardSpec | None = None
     ) -> None:
-        """Add a finished shard: its rows by split, and the rows that were not kept.
+        """Add a finished shard: its rows by split, and the rejected rows.
 
-        An existing shard is replaced if its ``share`` has grown.
+        A shard that was committed before is replaced if its ``share`` has grown.
         """
         self._check_commit(shard, tables, rejects, share)
         lock.check(self._out)
@@ -241,7 +242,7 @@ class FolderWriter:
             asked=share.asked,
             run=run_of(self._manifest.base),
         )
-        lock.check(self._out)  # again: writing the files may have taken long
+        lock.check(self._out)  # again, as writing the files may have taken long
         self._journal.add([entry])
         replaced, self._entries[shard] = self._entries.get(shard), entry
         self._counts = self._counts.plus(entry)
@@ -251,14 +252,15 @@ class FolderWriter:
         log(self._out, "shard", shard=shard, rows=rows, rejects=rejects.num_rows)
 
     def commit_all(self, tables: Mapping[str, pa.Table], rejects: pa.Table) -> None:
-        """Add all rows of a step that makes them at once, unless an earlier run has done so."""
+        """Commit all rows of a step as one shard, unless an earlier run has committed it."""
         if not self.is_done(0):
             self.commit(0, tables, rejects)
 
     def finish(self, card: Card) -> DatasetFolder:
-        """Write the data set card, mark the folder complete and open it.
+        """Write the data set card, mark the folder as complete, and open it.
 
-        The folder of a rank of an array job, which has only a share of the shards, stays as it is.
+        The folder of a rank of an array job has only a part of the shards, and gets neither a card nor a
+        mark.
         """
         if self._run.rank is not None:
             lock.release(self._out)
@@ -284,7 +286,7 @@ class FolderWriter:
         return self.folder()
 
     def folder(self) -> DatasetFolder:
-        """The finished folder, or that of a rank, opened for reading."""
+        """The finished folder, or the folder of a rank, opened for reading."""
         if self._run.rank is not None:
             fields = {"shards": tuple(self._entries.values()), "counts": self._counts}
             return DatasetFolder(self._out, self._manifest.model_copy(update=fields))
@@ -304,7 +306,7 @@ class FolderWriter:
         _check_schema(REJECTS, rejects, REJECT)
 
     def _add_made(self, folder: Place, entry: ShardEntry) -> None:
-        """Copy a shard that a rank made in ``folder``, unless it is here already."""
+        """Copy a shard that a rank made in ``folder``, unless this folder has the shard already."""
         if entry.shard in self._entries:
             return
         for file in entry.files:
@@ -326,7 +328,7 @@ class FolderWriter:
         return FileEntry(path=name, split=split, rows=rows, sha256=hash_bytes(data), bytes=len(data))
 
     def _begin(self, manifest: Manifest) -> None:
-        """Save the run's manifest twice: in its own file, and beside the journal's lines."""
+        """Save the run's manifest twice: as ``manifest.json``, and as a copy in the journal's folder."""
         self._save(manifest)
         self._journal.save_run(manifest)
 
@@ -335,7 +337,7 @@ class FolderWriter:
         self._manifest = manifest
 
     def _continue(self, manifest: Manifest) -> None:
-        """Continue existing work: intact shards are kept, the others made again."""
+        """Continue the work of an earlier run: intact shards are kept, the others are made again."""
         earlier = self._manifest
         sound = unchanged(self._run, self._entries.values())
         card_missing = earlier.complete and size_of(self._out / "README.md") is None
@@ -343,7 +345,7 @@ class FolderWriter:
         if earlier.complete and same and not card_missing:
             return
         self._entries, self._counts = sound, ShardTotals().plus(*sound.values())
-        # The journal comes first: as long as the manifest says complete, its own list of shards counts.
+        # The journal is written first: while the manifest says complete, its own list of shards counts.
         listed = self._journal.entries
         self._journal.add([entry for number, entry in sound.items() if listed.get(number) != entry])
         self._begin(manifest)
@@ -352,7 +354,7 @@ class FolderWriter:
 def _extends(
     run: Run, identity: Identity, growth: Growth | None, journal: Callable[[], Journal], earlier: Manifest
 ) -> bool:
-    """Whether the work to be done includes all that an earlier run of other work has left in the folder."""
+    """Whether the work to be done includes all finished work of an earlier run with another identity."""
     entries = entries_of(earlier, journal()).values()
     if earlier.step == identity.step and not earlier.complete and not entries and not journal().bad:
         return not has_saved_parts(run.out)  # nothing would be lost

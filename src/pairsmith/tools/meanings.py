@@ -1,4 +1,4 @@
-"""The meanings of a data set's labels, in words, where a task wrote its rows."""
+"""The meanings of a data set's labels in words, from the task that its rows were generated with."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -8,12 +8,13 @@ from pairsmith.data.tasks.spec import label_text
 
 
 def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
-    """By label, what the task asked for, such as ``Two sentences that mean the same thing.``
+    """By label, what its instruction asks for, such as ``Two sentences that mean the same thing.``
 
-    Of a label with several instructions it is the first, with their number.
+    For a label with several instructions it is the first one, and the number of instructions.
 
-    ``settings`` are those of the manifest of a folder that ``generate`` or ``postprocess`` wrote; empty for
-    others. Scores that postprocess has smoothed have the meaning of the score they were made from.
+    ``settings`` are the settings in the manifest of a folder that ``generate`` or ``postprocess`` wrote; with
+    those of other folders there are no meanings. A score that ``postprocess`` has smoothed has the meaning of
+    the original score.
     """
     task = settings.get("task")
     labels = task.get("labels", []) if isinstance(task, Mapping) else []
@@ -25,7 +26,7 @@ def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
     smoothing = settings.get("smoothing")
     if smoothing and by_name and all(isinstance(name, int | float) for name in by_name):
         mean = fmean(by_name)
-        # As ``smooth`` of postprocess writes them.
+        # The smoothed scores, computed and rounded as ``smooth`` of the training set does.
         smoothed = {round((1 - smoothing) * name + smoothing * mean, 12): by_name[name] for name in by_name}
         meanings |= {_name(name): meaning for name, meaning in smoothed.items()}
     return meanings
@@ -40,7 +41,7 @@ def _name(name: Any) -> str:
 
 
 def _meaning(instruction: str) -> str:
-    """The first line of an instruction, as a description of what it asks for."""
+    """The first line of an instruction without ``Task: Write``, which describes what it asks for."""
     line = instruction.partition("\n")[0].removeprefix("Task: ").strip()
     description = line.removeprefix("Write ")
     return description[:1].upper() + description[1:]

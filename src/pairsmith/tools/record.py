@@ -1,4 +1,4 @@
-"""The record that a tool leaves in its folder, and the folder's lock while the tool writes."""
+"""The record that a tool writes into its folder, and the lock of the folder while the tool works."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,10 +13,10 @@ from pairsmith.runs.identity import Identity
 def recorded(
     run: Run, identity: Identity, name: str, *, any_work: bool = False
 ) -> Iterator[Callable[..., None]]:
-    """Lock the run's folder for a tool; yields a function that writes the record ``name``, with more fields.
+    """Lock the run's folder for a tool; yields a function that writes the record ``name`` with more fields.
 
-    A folder that another tool or other work wrote is refused; other work of this tool only without
-    ``any_work``.
+    A folder that another tool or a step wrote is refused. A folder that the same tool wrote with other
+    settings or data is refused unless ``any_work`` is set.
     """
     claim(run, identity, name, lambda out: read_manifest(out, name, Manifest), lambda _: any_work)
     try:

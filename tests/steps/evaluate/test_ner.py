@@ -1,3 +1,4 @@
+import itertools
 import json
 from pathlib import Path
 
@@ -52,7 +53,9 @@ def test_two_sentences_are_learned_by_heart_from_either_start(student, data, tmp
         assert results[start] == {"f1": 100.0, "error": 0.0, "splits": {"0": 100.0, "1": 100.0}}
     assert (results["count"], results["trained_on"]) == (2, 2)
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
-    assert [tuple(line["predicted"]) for line in lines] == [sentence.tags for sentence in SENTENCES]
+    for start, split in itertools.product(("random", "questions"), ("0", "1")):
+        predicted = [line["predicted"][start][split] for line in lines]
+        assert list(map(tuple, predicted)) == [sentence.tags for sentence in SENTENCES]
     assert evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent())) == results
 
 

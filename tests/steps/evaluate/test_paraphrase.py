@@ -1,10 +1,12 @@
 import gzip
+import itertools
 import json
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
+from sklearn.metrics import f1_score
 from tests.planned import planned
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError
@@ -138,6 +140,10 @@ def test_a_sampled_negative_is_near_and_never_a_known_paraphrase():
 
 def test_a_few_examples_of_equal_and_of_other_texts_teach_to_tell_them_apart(tmp_path, tiny_bert, data):
     figures = run(tmp_path, tiny_bert, data=data, train=data, shots=3, splits=[1, 2], tune=True)["few_shot"]
+    lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
+    for way, split in itertools.product(("frozen", "tuned"), ("1", "2")):
+        f1 = f1_score([line["label"] for line in lines], [line[way][split] for line in lines])
+        assert figures[way]["splits"][split] == pytest.approx(100 * f1, abs=1e-4)
     assert figures["frozen"]["f1"] == 100.0
     assert figures["frozen"]["error"] == 0.0
     assert set(figures["tuned"]["splits"]) == {"1", "2"}

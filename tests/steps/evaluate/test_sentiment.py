@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 import torch
 from pydantic import ValidationError
+from sklearn.metrics import accuracy_score, roc_auc_score
 from tests.planned import planned
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
@@ -98,6 +99,12 @@ def test_results_and_a_line_for_each_text(student, data, tmp_path, capsys):
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     assert [line["positive"] for line in lines] == [False, True, False]
     assert all(len(line["taken_for_positive"]) == 6 for line in lines)
+    gold = [line["positive"] for line in lines]
+    for prompt in range(6):
+        leads = [line["scores"][prompt][1] - line["scores"][prompt][0] for line in lines]
+        ranked, right = roc_auc_score(gold, leads), accuracy_score(gold, [lead > 0 for lead in leads])
+        assert results["ranking"]["prompts"][prompt] == pytest.approx(100 * ranked, abs=1e-4)
+        assert results["plain"]["prompts"][prompt] == pytest.approx(100 * right, abs=1e-4)
     shown = capsys.readouterr().out
     assert "calibrated" in shown
     assert "AUROC" in shown
@@ -276,7 +283,7 @@ def test_a_plan_reads_some_texts(student, masked, data, tiny_bert):
 def test_a_plan_reads_texts_that_an_earlier_step_will_make(student):
     sample = pa.table({"id": ["1", "2"], "text": ["A man", "Cold!"], "label": ["0", "1"]})
     before = {"@texts": Estimate(1.0, 1, 1, {"train": 30}, sample=sample)}
-    assert planned("evaluate-sentiment", settings(student, "@texts"), before).disk == 4096 + 30 * (5 + 120)
+    assert planned("evaluate-sentiment", settings(student, "@texts"), before).disk == 4096 + 30 * (5 + 400)
 
 
 def test_a_text_without_tokens_is_judged_by_its_special_ones(student):

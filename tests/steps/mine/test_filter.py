@@ -716,7 +716,7 @@ def test_likeness_to_the_seeds_is_learned_from_them_and_from_the_pairs(world, ti
     with pytest.raises(OtherWorkError, match="seeds"):
         filter_pairs(given, Run(tmp / "out", Silent()))
     write([1, 0, 0, 0, 0, 0])
-    with pytest.raises(InputError, match="two seeds and two pairs at least; .* has 1 scored 0.7 or more"):
+    with pytest.raises(InputError, match="at least two seeds and two pairs; .* has 1 with a score of 0.7 or more"):
         filter_pairs(given, Run(tmp / "few", Silent()))
     assert plan_filter(given, {}).seconds < 20
 
@@ -734,7 +734,7 @@ def test_likeness_ranks_scored_pairs_too_by_itself(world, tiny_bert, capsys):
     assert {row["filter"] for row in folder.rejects().to_pylist()} == {"score"}
     said = capsys.readouterr().err
     assert "8 of 12 seeds are scored below 0.7, so they are left out" in said
-    assert "learns to tell 4 seeds from 12 of the pairs" in said
+    assert "trained to tell 4 seeds from 12 of the pairs" in said
 
 
 @pytest.mark.parametrize(

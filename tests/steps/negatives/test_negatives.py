@@ -449,7 +449,7 @@ def test_rows_that_are_no_pairs_are_rejects_with_a_reason(world):
         ([{"query": "unknown", "positive": "bal"}], "no pair has a vector of its query and of its positive"),
         ([{"text": "a"}], "none of the columns query, question"),
         ([{"query": "a", "other": "b"}], "none of the columns positive, context"),
-        ([{"sentence1": "a", "sentence2": "b", "score": 0.1}], "has a column score, so not all"),
+        ([{"sentence1": "a", "sentence2": "b", "score": 0.1}], "has a column score, so in some of its pairs"),
         (
             [{"query": f"ba{c}", "positive": "a", "query_id": 7} for c in "lm"],
             r"different queries have the id '7' \(bad.jsonl:1, bad.jsonl:2\)",
@@ -504,7 +504,7 @@ def test_other_columns_are_other_queries(world):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"first_rank": 9, "last_rank": 10}, "ranks 9 to 10 have 2 places, too few for 3 negatives"),
+        ({"first_rank": 9, "last_rank": 10}, "ranks 9 to 10 leave 2 candidates, too few for 3 negatives"),
         ({"lowest": 0.5, "highest": 0.2}, "lowest 0.5 is above highest 0.2"),
         ({"judge_kind": "encoder"}, "judge_kind has no effect without a judge"),
         ({"recall": 0.5}, "recall has no effect without index"),

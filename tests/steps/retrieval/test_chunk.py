@@ -191,7 +191,7 @@ def test_documents_that_changed_are_told_and_cut_again(library, tmp_path):
     assert str(refused.value).endswith("or --fresh to start over in this one")
     heard = Heard()
     again = chunk(ChunkSettings(documents=[str(library)]), Run(out, heard, fresh=True))
-    assert f"{out / 'cut'} is made again from the start, as its inputs changed" in heard.lines
+    assert f"{out / 'cut'} is made again from the start, as its inputs have changed" in heard.lines
     assert "Dora drums." in {row["text"] for row in rows(again)}
 
 

@@ -370,7 +370,7 @@ def test_the_page_of_an_evaluation_shows_what_was_taken_for_what_and_wrong_texts
     wrong = sorted((row for row in rows if row["label"] != row["predicted"]), key=lambda row: -row["score"])
     assert len(wrong) > 4  # so that some are left out
     for row in wrong[:4]:
-        assert f"{row['label']}, was given {row['predicted']} ({row['score']:.2f})" in text
+        assert f"{row['label']}, predicted {row['predicted']} ({row['score']:.2f})" in text
         assert row["text"] in text
     assert wrong[-1]["text"] not in text
 

@@ -136,7 +136,7 @@ def test_data_that_nobody_can_label_are_refused(tmp_path):
             (
                 [LabelledText(str(i), "t", f"label {i}") for i in range(12)],
                 LABELLED_TEXT,
-                "has more than 9 labels, and",
+                "has more than 9 different labels, but",
             ),
         )
     ):
@@ -530,7 +530,7 @@ def test_starting_over_keeps_what_was_said_aside(tmp_path):
     settings = AuditSettings(data=str(tmp_path / "in"), rows=5, finish=True)
     audit(settings, Run(tmp_path / "out", Silent()))
     AnnotatorAnswers(tmp_path / "out").give(AnnotatorAnswer("ann", "0", "never"))
-    with pytest.raises(FolderError, match=r"answers.jsonl: ann gave row 0 the label 'never'; this audit"):
+    with pytest.raises(FolderError, match=r"answers.jsonl: ann gave row 0 the label 'never', but this audit"):
         audit(settings, Run(tmp_path / "out", Silent()))
     other = settings.model_copy(update={"labels": ["yes", "no"]})
     results = audit(other, Run(tmp_path / "out", Silent(), fresh=True))
@@ -567,5 +567,5 @@ def test_scores_of_a_model_have_no_table(tmp_path):
 def test_rows_of_one_id_are_refused_as_answers_would_be_of_both(tmp_path):
     rows = [ScoredPair("a", f"one {n}", "other", 0.5) for n in range(2)]
     dataset = folder(tmp_path / "in", [{"train": rows}])
-    with pytest.raises(InputError, match=r"two rows have the id 'a', .*; give each row its own"):
+    with pytest.raises(InputError, match=r"two rows have the id 'a', .*; give each row an id of its own"):
         draw_audit(dataset, AuditSettings(data=str(dataset.path)))

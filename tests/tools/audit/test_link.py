@@ -83,7 +83,7 @@ def test_the_address_that_is_printed_opens_the_page(tmp_path, more):
             assert status(f"{base}/{name}?token={token}")[0] == 200
         for refused in ("/", "/?token=", "/?token=***", f"/?token={token}x", "/state"):
             code, text = status(base + refused)
-            assert (code, "lacks its token" in text) == (403, True)
+            assert (code, "token is missing" in text) == (403, True)
         code, told = status(f"{base}/finish?token={token}", b"{}")
         assert (code, json.loads(told)["folder"]) == (200, str(out))
         assert process.wait(SECONDS) == 0

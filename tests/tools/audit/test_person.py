@@ -66,7 +66,7 @@ def test_rows_are_labelled_by_keys_and_by_mouse_one_is_undone_and_the_command_en
             expect(message).to_have_text("Saved: 0.5")
             expect(buttons.nth(1)).to_have_class("chosen")
             page.keyboard.press("Backspace")
-            expect(message).to_have_text("Undone: this row was labelled 0.5. Give it a label again.")
+            expect(message).to_have_text("Undone: you had labelled this row 0.5. Choose its label again.")
             assert shown_row(page) == row
             label(page, 1, lambda: page.keyboard.press("3"))
             given[row] = "1"

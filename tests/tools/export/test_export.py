@@ -75,7 +75,7 @@ def test_questions_without_an_answer_are_left_out_and_that_is_said(tmp_path, for
     }
     source = lines(tmp_path / "q.jsonl", [*QUESTIONS, unanswered])
     export(ExportSettings(data=source, form=form), Run(tmp_path / "out", Progress()))
-    assert "left out, as there is no answer (none occurs in its context): 1 rows" in capsys.readouterr().err
+    assert "left out 1 rows, as there is no answer (none occurs in its context)" in capsys.readouterr().err
     assert all("Why?" not in path.read_text() for path in (tmp_path / "out").rglob("*.*") if path.is_file())
 
 
@@ -173,14 +173,14 @@ def test_each_split_has_its_file(tmp_path):
         (
             {"text": "a", "label": "b"},
             "squad",
-            "--form squad is for questions with answers; these are labelled",
+            "--form squad is for questions with answers; these rows are labelled",
         ),
         (
             {"text": "a", "label": "b"},
             "beir",
             "--form beir is for questions with answers, pairs of inputs and",
         ),
-        ({"sentence1": "a", "sentence2": "b", "score": 1}, "beir", "these are scored pairs"),
+        ({"sentence1": "a", "sentence2": "b", "score": 1}, "beir", "these rows are scored pairs"),
     ],
 )
 def test_forms_that_rows_do_not_have_are_refused(tmp_path, row, form, fault):
@@ -329,7 +329,7 @@ def test_a_table_has_all_columns_of_any_rows_and_lists_as_json(tmp_path, capsys)
     rows = [{"a": 1, "list": ["x", "y"]}, {"a": 2.5, "b": None, "c": True}]
     source = lines(tmp_path / "t.jsonl", rows)
     export(ExportSettings(data=source, form="csv"), Run(tmp_path / "out", Progress()))
-    assert "written as JSON, as they hold lists or objects: list" in capsys.readouterr().err
+    assert "columns that hold lists or objects are written as JSON: list" in capsys.readouterr().err
     text = (tmp_path / "out" / "train.csv").read_text()
     assert text == 'a,list,b,c\n1,"[""x"", ""y""]",,\n2.5,,,True\n'
 
@@ -403,5 +403,7 @@ def test_rows_without_labels_are_asked_whether_they_fit(tmp_path):
 
 def test_scores_that_are_no_labels_make_no_buttons(tmp_path):
     rows = [{"sentence1": "a", "sentence2": "b", "score": number / 30} for number in range(30)]
-    with pytest.raises(SettingsError, match="makes a button of each score, and these rows have 30 different"):
+    with pytest.raises(
+        SettingsError, match="makes a button for each score, but these rows have 30 different"
+    ):
         exported(tmp_path, lines(tmp_path / "rows.jsonl", rows), "label-studio")

@@ -51,7 +51,7 @@ def test_triplets_have_a_row_for_each_negative(tmp_path, source):
 
 def test_tuples_leave_out_rows_with_fewer_and_say_so(tmp_path, source, capsys):
     export(ExportSettings(data=source, form="sentence-transformers"), Run(tmp_path / "out", Progress()))
-    assert "left out, as they have fewer than 2 negatives: 1 rows; --form triplets" in capsys.readouterr().err
+    assert "left out 1 rows, as they have fewer than 2 negatives; --form triplets" in capsys.readouterr().err
     rows = rows_of((tmp_path / "out" / "train.jsonl").read_text())
     assert list(rows[0]) == ["anchor", "positive", "negative_1", "negative_2"]
     assert [example["negative_2"] for example in rows] == ["ann reads", "it rains"]
@@ -153,11 +153,11 @@ def test_rows_that_do_not_fit_are_told(tmp_path, changed, form, error, message):
 def test_forms_of_negatives_are_for_negatives(tmp_path):
     other = lines(tmp_path / "a.jsonl", [{"input": "a", "output": "b"}])
     with pytest.raises(
-        SettingsError, match="--form triplets is for queries with negatives; these are pairs of"
+        SettingsError, match="--form triplets is for queries with negatives; these rows are pairs of"
     ):
         exported(tmp_path, other, "triplets")
     with pytest.raises(
-        SettingsError, match="--form squad is for questions with answers; these are queries with"
+        SettingsError, match="--form squad is for questions with answers; these rows are queries with"
     ):
         exported(tmp_path, lines(tmp_path / "b.jsonl", ROWS), "squad")
 

@@ -255,7 +255,7 @@ def test_offline(rows, hub, monkeypatch):
 
 def test_without_a_token(rows, hub, monkeypatch):
     monkeypatch.delenv("HF_TOKEN")
-    with pytest.raises(SettingsError, match="no token for the Hub was found; log in with"):
+    with pytest.raises(SettingsError, match="there is no token for the Hub; log in with"):
         sent(rows)
     assert not hub.seen
 
@@ -306,7 +306,7 @@ def test_a_dry_run_writes_over_its_own_and_over_nothing_else(rows, tmp_path):
     first = {name: path.read_bytes() for name, path in dry(rows, tmp_path / "out").items()}
     assert {name: path.read_bytes() for name, path in dry(rows, tmp_path / "out").items()} == first
     (tmp_path / "out" / "mine.txt").write_text("x")
-    with pytest.raises(FolderError, match="holds files that would not be sent"):
+    with pytest.raises(FolderError, match="holds files that would not be uploaded"):
         dry(rows, tmp_path / "out")
     with pytest.raises(FolderError, match="is what --data reads"):
         dry(rows, rows)

@@ -55,7 +55,7 @@ def test_a_data_set(tmp_path):
     assert "1 of 4 (25.0 %)" in text
     assert "one two three four" in text
     assert warnings_in(tmp_path / "out") == [
-        "1 of 4 rows contain a text of eval.txt, or 8 consecutive words of one; figures measured on it may be too good"
+        "1 of 4 rows contain a text of eval.txt, or 8 consecutive words of one; figures measured on this data may be too good"
     ]
     assert "No row was rejected." in text
 
@@ -86,7 +86,7 @@ def test_rows_that_share_text_with_evaluation_data_count_once_and_the_sentence_s
     shown_rows = text[text.index("The first rows that share text with graded-pairs.tsv:") :]
     assert "It is said: " in shown_rows
     assert "share text with other.txt" not in text
-    assert warnings_in(tmp_path / "out") == [f"{sentence}; figures measured on it may be too good"]
+    assert warnings_in(tmp_path / "out") == [f"{sentence}; figures measured on this data may be too good"]
 
 
 def test_evaluation_data_of_one_name_are_told_apart(tmp_path):
@@ -106,8 +106,8 @@ def test_near_copies_and_alike_labels_are_warned_of(tmp_path):
     page_of(tmp_path / "in", tmp_path / "out")
     assert warnings_in(tmp_path / "out") == [
         "100.0 % of the pairs are near-copies",
-        "the labels 0 and 1 look alike by share of words in common: of two pairs, one of each label, "
-        "the one labelled 1 is more similar in 50 % of cases",
+        "pairs labelled 0 and 1 hardly differ in their share of words in common: if one pair of each label is "
+        "drawn, the one labelled 1 is more similar in 50 % of cases",
     ]
 
 
@@ -119,10 +119,10 @@ def test_rows_of_one_label_and_openings_are_warned_of(tmp_path):
     folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
     page = page_of(tmp_path / "in", tmp_path / "out")
     assert warnings_in(tmp_path / "out") == [
-        "the label bad has 1 rows, good 79",
-        "100.0 % of text begin with “this is a”",
+        "the label bad has only 1 rows; the label good has 79",
+        "100.0 % of the texts in text begin with “this is a”",
     ]
-    assert "No two labels have enough rows" in text_of(page)
+    assert "fewer than two labels have at least 20 rows" in text_of(page)
 
 
 def test_pairs_are_compared_by_an_encoder_too(tmp_path, tiny_bert):
@@ -202,7 +202,7 @@ def test_a_model_of_several_learning_rates_shows_the_curve_of_each(tmp_path):
     text = text_of(page)
     assert "learning rate 1e-05" in text
     assert "learning rate 3e-05" in text
-    assert "On the validation data: F1." in text
+    assert "Measured on the validation data: F1." in text
 
 
 def test_a_model_and_an_evaluation(tmp_path):
@@ -223,7 +223,7 @@ def test_a_model_and_an_evaluation(tmp_path):
     text = text_of(page_of(model, tmp_path / "one"))
     assert "time taken1 min 01 s" in text
     assert "9; step 6 was kept" in text
-    assert "On the validation data: F1." in text
+    assert "Measured on the validation data: F1." in text
     assert warnings_in(tmp_path / "one") == ["the training had only 9 steps, too few to learn much"]
     evaluation.mkdir()
     (evaluation / "results.json").write_text(
@@ -244,8 +244,8 @@ def test_a_model_and_an_evaluation(tmp_path):
     assert "layers · 13" in text
     assert "negativessampled" in text
     assert warnings_in(tmp_path / "two") == [
-        "measured on 7 rows: figures of so few say little",
-        "measured on what a program wrote",
+        "measured on only 7 rows, too few for reliable figures",
+        "measured on texts that a program wrote",
     ]
 
 
@@ -279,7 +279,7 @@ def test_faults_are_named(tmp_path):
     (tmp_path / "empty").mkdir()
     for name, expected in (
         ("nowhere", "there is no such folder; give a folder that a step or a recipe wrote"),
-        ("empty", "it has none of run.json, manifest.json, training.json, results.json"),
+        ("empty", "the folder has none of the records run.json, manifest.json, training.json, results.json"),
     ):
         with pytest.raises(FolderError, match=expected):
             page_of(tmp_path / name, tmp_path / "out")
@@ -295,7 +295,7 @@ def test_faults_are_named(tmp_path):
 def test_a_comparison_has_a_page_of_its_own(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "comparison.html").write_text("<p>")
-    with pytest.raises(FolderError, match=r"a comparison, whose page is its comparison.html"):
+    with pytest.raises(FolderError, match=r"the folder of a comparison: read its page, comparison.html"):
         page_of(tmp_path / "in", tmp_path / "out")
 
 
@@ -341,13 +341,15 @@ def test_numbers_of_any_width(tmp_path, highest):
         for i in range(30)
     ]
     folder(tmp_path / "in", [{"train": rows}], MINED_PAIR)
-    assert "The column margin." in text_of(page_of(tmp_path / "in", tmp_path / "out"))
+    assert "Number of rows by the value of margin." in text_of(page_of(tmp_path / "in", tmp_path / "out"))
 
 
 def test_texts_without_words_have_no_classifier(tmp_path):
     rows = [LabelledText(str(i), "👍😡"[i % 2], "ab"[i % 2]) for i in range(60)]
     folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
-    assert "No two labels have enough rows" in text_of(page_of(tmp_path / "in", tmp_path / "out"))
+    assert "fewer than two labels have at least 20 rows" in text_of(
+        page_of(tmp_path / "in", tmp_path / "out")
+    )
 
 
 def test_pairs_that_disagree_most_come_first_whatever_the_order(tmp_path):

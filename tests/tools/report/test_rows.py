@@ -268,7 +268,7 @@ def test_evaluation_data_are_read_in_their_own_forms(tmp_path, name, write):
 def test_evaluation_data_without_texts_are_refused(tmp_path):
     source = tmp_path / "eval.jsonl"
     source.write_text('{"text": "too short"}\n')
-    with pytest.raises(InputError, match=r"--against .*eval.jsonl: holds no text of 4 words"):
+    with pytest.raises(InputError, match=r"--against .*eval.jsonl: no text in it has 4 words"):
         known_texts(str(source))
 
 

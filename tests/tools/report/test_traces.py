@@ -59,12 +59,12 @@ def test_the_page_shows_them(written, tmp_path):
 def test_what_cannot_be_traced_is_said(written, tmp_path, tiny_gpt2):
     with pytest.raises(SettingsError, match="--traces needs --model"):
         page_of(tmp_path / "in", tmp_path / "out", traces=1)
-    with pytest.raises(ModelError, match="was written by another model"):
+    with pytest.raises(ModelError, match="were written by another model"):
         page_of(tmp_path / "in", tmp_path / "out", traces=1, model=str(tiny_gpt2))
     dataset = folder(tmp_path / "rows", SHARDS)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "training.json").write_text("{}")
-    with pytest.raises(SettingsError, match="generate wrote; .*model is not one"):
+    with pytest.raises(SettingsError, match="generate wrote as --data; .*model is not one"):
         page_of(tmp_path / "model", tmp_path / "out", traces=1, model="pairsmith:tiny")
-    with pytest.raises(ModelError, match="was written by another model"):
+    with pytest.raises(ModelError, match="were written by another model"):
         page_of(dataset.path, tmp_path / "out", traces=1, model="pairsmith:tiny")

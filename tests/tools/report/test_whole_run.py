@@ -112,7 +112,7 @@ def test_evaluations_of_one_kind_stand_side_by_side(tmp_path):
     assert "beforeorg/base40.00 (39.00 to 41.00)" in text
     assert "afterencoder61.50 (60.50 to 62.50)" in text
     assert "/somewhere" not in text
-    assert "100 where both order the pairs alike" in text
+    assert "100 if both order the pairs alike" in text
 
 
 def test_an_evaluation_that_was_compared_with_an_earlier_one_says_so(tmp_path):

@@ -44,7 +44,7 @@ def test_only_settings_that_were_in_force_are_told():
 @pytest.mark.parametrize(
     ("step", "settings", "told"),
     [
-        ("train-encoder", {"objective": "cosine", "scale": 20.0, "centre": False}, ["what is learned (objective)"]),
+        ("train-encoder", {"objective": "cosine", "scale": 20.0, "centre": False}, ["training objective"]),
         ("train-encoder", {"max_steps": 9, "epochs": 1.0}, ["stop after this many steps, if that is sooner (max-steps)"]),
         ("evaluate sts", {"bootstrap": 1000, "layers": None, "suites": []}, ["number of bootstrap resamples for the 95 % intervals"]),
         ("mine", {"kind": "pairs", "style": 0.5, "window": 150, "index": None, "recall": 0.95}, ["what a pair consists of (kind)"]),

@@ -57,6 +57,8 @@ class DetectedParaphrases:
             the same label.
         few_shot: F1 after training, from 0 to 1, first by ``frozen`` or ``tuned``, then by split; empty
             without training pairs (Q9).
+        predictions: whether each pair is predicted to be paraphrases, ``(n,)`` bool, for each of
+            ``few_shot``.
     """
 
     layer: int
@@ -64,6 +66,7 @@ class DetectedParaphrases:
     scores: Float64s
     auroc: float
     few_shot: Mapping[str, Mapping[int, float]]
+    predictions: Mapping[str, Mapping[int, Bools]]
 
 
 def detect_paraphrases(
@@ -122,9 +125,9 @@ def detect_paraphrases(
         layer = usual_layer(encoder.layers)
     by_layer = score(pairs, [layer, *(last_layers(encoder) if train else ())])
     scores, features = by_layer[:, 0], by_layer[:, 1:]
-    few_shot: Mapping[str, Mapping[int, float]] = {}
+    predictions: Mapping[str, Mapping[int, Bools]] = {}
     if train:
-        few_shot = few_shot_f1(
+        predictions = few_shot_predictions(
             encoder,
             train,
             pairs,
@@ -134,7 +137,12 @@ def detect_paraphrases(
             batch_tokens=batch_tokens,
             progress=progress,
         )
-    return DetectedParaphrases(layer, correlations, scores, auroc(scores, labels_of(pairs)), few_shot)
+    gold = labels_of(pairs)
+    few_shot = {
+        name: {split: binary_f1(predicted, gold) for split, predicted in by_split.items()}
+        for name, by_split in predictions.items()
+    }
+    return DetectedParaphrases(layer, correlations, scores, auroc(scores, gold), few_shot, predictions)
 
 
 def paraphrase_scores(
@@ -208,7 +216,7 @@ def last_layers(encoder: TokenEncoder) -> range:
 # A few labelled pairs (Q9)
 
 
-def few_shot_f1(
+def few_shot_predictions(
     encoder: TokenEncoder,
     train: Mapping[int, Sequence[Paraphrase]],
     test: Sequence[Paraphrase],
@@ -218,14 +226,14 @@ def few_shot_f1(
     special_tokens: bool = True,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
-) -> dict[str, dict[int, float]]:
-    """F1 on ``test``, from 0 to 1, of ``frozen`` and, with ``tune``, of ``tuned``, by training split (Q9).
+) -> dict[str, dict[int, Bools]]:
+    """Whether ``test`` pairs are predicted to be paraphrases, ``(test,)``, by way and training split (Q9).
 
-    ``frozen`` is a logistic regression on BERTScores, ``tuned`` the fine-tuning of a copy of the encoder.
-    ``test_features``, ``(test, layers)`` float64, are the scores of the test pairs by ``last_layers``. The
-    number of a split is the random seed of its fine-tuning.
+    The ways are ``frozen``, a logistic regression on BERTScores, and with ``tune`` also ``tuned``, the
+    fine-tuning of a copy of the encoder. ``test_features``, ``(test, layers)`` float64, are the scores of the
+    test pairs by ``last_layers``. The number of a split is the random seed of its fine-tuning.
     """
-    layers, gold = last_layers(encoder), labels_of(test)
+    layers = last_layers(encoder)
     score = partial(
         paraphrase_scores, layers=layers, special_tokens=special_tokens, batch_tokens=batch_tokens
     )
@@ -240,7 +248,7 @@ def few_shot_f1(
 
     ways = {"frozen": frozen} | ({"tuned": tuned} if tune else {})
     return {
-        name: {seed: binary_f1(predict(examples, seed), gold) for seed, examples in train.items()}
+        name: {seed: predict(examples, seed) for seed, examples in train.items()}
         for name, predict in ways.items()
     }
 

@@ -1,1 +1,1 @@
-"""Corpora that several steps encode, search and judge."""
+"""Corpora: what several steps share to encode, search and judge texts."""

@@ -1,7 +1,7 @@
-"""A corpus as vectors: read as a stream, cut into units, encoded shard by shard, saved as a dataset folder.
+"""Encoding of a corpus: records are cut into units of text, encoded shard by shard, and saved in a folder.
 
-The folder is a result of its own: a run that was stopped continues after its last shard, and a run with
-other search settings reuses the vectors.
+The folder is a dataset folder of its own. A run that was stopped continues after its last saved shard, and a
+run with other settings of the search uses the saved vectors.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ from pairsmith.steps.kept_vectors import KeptVectors
 from pairsmith.steps.shared import load_options, naming_texts
 
 STYLE = "style"
-"""The filter of rejects that are unlike the seeds (M4)."""
+"""The name of the filter that rejects texts that are not in the style of the seeds (M4)."""
 
 _DECIDES_BY_SIDE = {
     ("reading", "inputs"): ("style",),
@@ -52,17 +52,23 @@ _DECIDES_BY_SIDE = {
     ("summaries", "inputs"): ("min_sentences",),
     ("summaries", "outputs"): ("style",),
 }
-"""Options of units on which those of one side depend."""
+"""The options that decide the units of a corpus, by kind of pairs and side."""
 
 _MOST_NUMBERS = 2**31 - 1
-"""In a column of vectors of one shard, as Arrow counts them with 32 bits."""
+"""Largest number of vector components in one shard: Arrow's lists have 32-bit offsets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A text that is encoded, the location of its record in the source, and the group in which it is paired.
+    """A unit of text to encode.
 
-    ``context``, ``answer`` and ``answer_start`` are those of a candidate answer, else None.
+    Attributes:
+        text: the text; for a candidate answer, the answer in its passage.
+        where: the location of its record in the source.
+        group: the group within which it is paired.
+        context: for a candidate answer, its passage; else None, as are the next two.
+        answer: the candidate answer.
+        answer_start: the position of the answer in ``context``, in characters.
     """
 
     text: str
@@ -74,13 +80,16 @@ class Unit:
 
 
 Pieces = tuple[Sequence[Unit], Sequence[Reject]]
-"""The units of a record, or why it has none."""
+"""The units of a record, and a reject if it has none."""
 Cut = Callable[[Sequence[Document]], Iterable[Pieces]]
-"""Cuts records into units."""
+"""A function that cuts each of some records into units."""
 
 
 def cutter(side: str, options: UnitOptions) -> Cut:
-    """The function that cuts the records of a corpus, ``inputs`` or ``outputs``, into texts to encode."""
+    """The function that cuts records into units; ``side``, ``inputs`` or ``outputs``, is that of the corpus.
+
+    A record without a group is rejected if the options have a ``group_column``.
+    """
     cut: Cut = partial(map, _whole)
     if options.kind == "reading" and side == "outputs":
         cut = _answers(options)
@@ -90,9 +99,9 @@ def cutter(side: str, options: UnitOptions) -> Cut:
     def in_groups(records: Sequence[Document]) -> Iterator[Pieces]:
         grouped = [bool(record.group) or not options.group_column for record in records]
         pieces = iter(cut(list(compress(records, grouped))))
-        lost = f"nothing in column {options.group_column}"
+        reason = f"nothing in column {options.group_column}"
         for record, has_group in zip(records, grouped, strict=True):
-            yield next(pieces) if has_group else ([], [_reject(record, "no group", lost)])
+            yield next(pieces) if has_group else ([], [_reject(record, "no group", reason)])
 
     return in_groups
 
@@ -102,7 +111,7 @@ def _whole(record: Document) -> Pieces:
 
 
 def _answers(options: UnitOptions) -> Cut:
-    """Cut passages into their candidate answers, each with the window that contains it (M7)."""
+    """The function that cuts records into windows, and these into units: one per candidate answer (M7)."""
     find = entities_of_texts(options.answers)
 
     def cut(records: Sequence[Document]) -> Iterator[Pieces]:
@@ -112,14 +121,14 @@ def _answers(options: UnitOptions) -> Cut:
                 Unit(unit.text, record.where, record.group, unit.passage, unit.answer, unit.start)
                 for unit in answers
             ]
-            lost = [] if units else [_reject(record, NO_ANSWER, "the passage holds no name, number or date")]
-            yield units, lost
+            reason = "the passage holds no name, number or date"
+            yield units, [] if units else [_reject(record, NO_ANSWER, reason)]
 
     return cut
 
 
 def _long_enough(least: int, record: Document) -> Pieces:
-    """Keep whole documents of at least ``least`` sentences (M8)."""
+    """The document as one unit, if it has at least ``least`` sentences (M8); else a reject."""
     count = len(sentences_of(record.text))
     if count >= least:
         return _whole(record)
@@ -137,10 +146,17 @@ def _reject(record: Document, filter_: str, reason: str) -> Reject:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A corpus to encode: its sources, and the columns that hold the texts and their groups.
+    """A corpus to encode.
 
-    ``hashes`` are those of the sources, by a name for each; the columns in ``prefer`` are tried first where
-    ``column`` is None. ``keep`` is as for ``read_documents``.
+    Attributes:
+        name: the side of the corpus.
+        sources: the sources of the records.
+        column: the column that contains the texts; None for a usual name.
+        group_column: the column that contains the groups; None for no groups.
+        hashes: the hash of each source, by the name under which the manifest lists it.
+        prefer: names of columns that are tried first if ``column`` is None.
+        title: the name of the corpus in the progress; ``name`` if empty.
+        keep: the columns to keep, see ``read_documents``.
     """
 
     name: Literal["inputs", "outputs"]
@@ -149,11 +165,11 @@ class Corpus:
     group_column: str | None
     hashes: Mapping[str, str]
     prefer: Sequence[str] = ()
-    title: str = ""  # what the progress calls it, if not by its name
+    title: str = ""
     keep: Mapping[str, str] = field(default_factory=dict)
 
     def records(self) -> Iterator[Document]:
-        """All documents of the corpus, one at a time."""
+        """Yield all records of the corpus."""
         remedy = naming_texts(f"{self.name.removesuffix('s')}_column")
         return chain.from_iterable(
             read_documents(
@@ -168,37 +184,45 @@ class Corpus:
         )
 
     def count(self) -> int:
-        """The number of its documents. All are read, so whatever cannot be read is an error."""
+        """The number of records. All of them are read, so a record that cannot be read is an error."""
         return sum(1 for _ in self.records())
 
 
 @dataclass(frozen=True, slots=True)
 class ReadCorpus(Corpus):
-    """A corpus whose documents come from a function."""
+    """A corpus whose records are returned by the function ``read``."""
 
     read: Callable[[], Iterator[Document]] = field(kw_only=True)
 
     def records(self) -> Iterator[Document]:
-        """All documents, one at a time."""
+        """Yield all records of the corpus."""
         return self.read()
 
 
 def is_styled(options: UnitOptions, side: str) -> bool:
-    """Whether texts whose style differs from that of the seeds are dropped on this side."""
+    """Whether texts of this side are dropped if they are not in the style of the seeds (M4)."""
     return options.style > 0 and "style" in _DECIDES_BY_SIDE.get((options.kind, side), ())
 
 
 def finder_of(options: UnitOptions) -> dict[str, str]:
-    """The revision of the model that finds candidate answers; empty where no model is used."""
+    """The revision of the model that finds candidate answers, by name; empty if no model finds them."""
     return finder_revision(options.answers) if options.kind == "reading" else {}
 
 
 def encode_corpus(
     corpus: Corpus, options: EncodingOptions, revision: str, run: Run, count: int | None = None
 ) -> DatasetFolder:
-    """Encode a corpus into ``run.out`` with this revision of the encoder; finished shards are kept.
+    """Encode a corpus into ``run.out``; shards that an earlier run has finished are not encoded again.
 
-    ``count`` is the number of its records, where they have been counted.
+    Args:
+        corpus: the corpus.
+        options: the encoder, and how it encodes which units.
+        revision: the revision of the encoder.
+        run: the run, whose folder becomes that of the encoded corpus.
+        count: the number of records of the corpus; None to count them.
+
+    Returns:
+        the folder, with the columns of ``encoded_schema``.
     """
     count = corpus.count() if count is None else count
     shards = range(-(-count // options.shard_size))
@@ -218,7 +242,7 @@ def encode_corpus(
         records = record_shards(corpus.records, options.shard_size, shards)
         cut = cutter(corpus.name, options.units)
         texts = ([unit.text for unit in _units(cut, shard)[0]] for shard in records)
-        model = "" if kept.has_all(texts, run.progress.say) else model  # none is loaded
+        model = "" if kept.has_all(texts, run.progress.say) else model  # then the encoder is not loaded
     commit_records(
         writer,
         partial(_load_encoder, corpus.name, options, revision),
@@ -235,7 +259,7 @@ def encode_corpus(
 
 
 def _deciding(corpus: Corpus, options: EncodingOptions) -> dict[str, JSON]:
-    """The options on which the units of a corpus and their vectors depend."""
+    """The options that decide the units of a corpus and their vectors, for the folder's fingerprint."""
     units = options.units
     of_side = _DECIDES_BY_SIDE.get((units.kind, corpus.name), ())
     return {
@@ -254,28 +278,28 @@ def _deciding(corpus: Corpus, options: EncodingOptions) -> dict[str, JSON]:
 def _load_encoder(
     side: Literal["inputs", "outputs"], options: EncodingOptions, revision: str, worker: int
 ) -> Work[RecordShard[Document], RowsAndRejects]:
-    """Load the encoder; what is returned makes the rows and rejects of a shard."""
-    from pairsmith.models.sentence_encoder import load_sentence_encoder  # slow; not needed to search
+    """Returns the function that makes the rows and rejects of a shard of records."""
+    from pairsmith.models.sentence_encoder import load_sentence_encoder  # a slow import, only needed here
 
     check_revision(options.encoder, revision, worker)
-    # Loaded when a shard needs it: not where all vectors are kept.
+    # The encoder is loaded for the first shard that has texts without a kept vector.
     encoder = cache(partial(load_sentence_encoder, options.encoder, **load_options(options)))
     kept = _kept_vectors(side, options, revision)
     cut = cutter(side, options.units)
     style = load_style_classifier(options.encoder) if is_styled(options.units, side) else None
 
     def encode(texts: Sequence[str], advance: Advance) -> Float32s:
-        of_side: Side = "query" if side == "inputs" else "document"
+        text_side: Side = "query" if side == "inputs" else "document"
         return encode_texts(
-            encoder(), texts, side=of_side, batch_tokens=options.batch_tokens, advance=advance
+            encoder(), texts, side=text_side, batch_tokens=options.batch_tokens, advance=advance
         )
 
     def encode_shard(shard: RecordShard[Document], advance: Advance) -> RowsAndRejects:
         units, rejects = _units(cut, shard)
-        share = ProgressScaler(len(shard.records), len(units), advance)
+        scaler = ProgressScaler(len(shard.records), len(units), advance)
         texts = [unit.text for unit in units]
-        vectors = kept.vectors(texts, encode, share) if kept else encode(texts, advance=share)
-        share.finish()
+        vectors = kept.vectors(texts, encode, scaler) if kept else encode(texts, advance=scaler)
+        scaler.finish()
         style_probability = style.probability(vectors) if style and len(units) else None
         return encoded_rows(units, vectors, options, style_probability, rejects)
 
@@ -283,13 +307,14 @@ def _load_encoder(
 
 
 def _units(cut: Cut, shard: RecordShard[Document]) -> tuple[list[Unit], list[Reject]]:
-    """The units of the records of a shard, and why some have none."""
+    """The units of the records of a shard, and the rejects for records without any."""
     pieces = list(cut(shard.records))
-    return [unit for units, _ in pieces for unit in units], [reject for _, lost in pieces for reject in lost]
+    units = [unit for of_record, _ in pieces for unit in of_record]
+    return units, [reject for _, rejects in pieces for reject in rejects]
 
 
 def _kept_vectors(side: str, options: EncodingOptions, revision: str) -> KeptVectors | None:
-    """Where the vectors of a side are kept, if that is wanted; queries are hardly ever the same again."""
+    """The store of kept vectors; None without one, and for inputs, as queries hardly ever recur."""
     if options.vectors is None or side == "inputs":
         return None
     batch_tokens = options.batch_tokens
@@ -305,28 +330,35 @@ def encoded_rows(
     style_probability: Float32s | None = None,
     rejects: Sequence[Reject] = (),
 ) -> RowsAndRejects:
-    """Make rows of ``encoded_schema``; units of another style (M4) or without a direction become rejects.
+    """The rows of ``encoded_schema`` for n units, and the rejects.
 
-    ``vectors`` are ``(n, d)``; ``style_probability``, ``(n,)``, is the probability that a unit is in the
-    style of the seeds, and None without a classifier; ``rejects`` are from cutting the records into units.
+    Units whose vector is zero, and units that are not in the style of the seeds (M4), become rejects.
+
+    Args:
+        units: the units.
+        vectors: ``(n, d)`` float32, the vectors of the units, of any length.
+        options: the encoder, the format of the vectors, and the least probability of the style.
+        style_probability: ``(n,)`` in [0, 1], the probability that a unit is in the style of the seeds; None
+            without a style classifier.
+        rejects: rejects from cutting the records, which are returned first.
     """
     if (place := first_not_finite(vectors)) is not None:
         raise ModelError(
-            f"model {options.encoder}: gives a vector that is not finite for {units[place].where}; use "
+            f"model {options.encoder}: its vector of the text in {units[place].where} is not finite; use "
             "--dtype float32"
         )
     scaled = select_unit_vectors(vectors, style_probability, options.units.style)
-    lost = list(rejects)
+    all_rejects = list(rejects)
     for place in np.flatnonzero(~scaled.kept).tolist():
         unit = units[place]
         row = {"text": unit.text, "where": unit.where}
         if scaled.zero[place]:
             reason = "the encoder's vector is zero"
-            lost.append(Reject.of(text_id(unit.text), ZERO_VECTOR, reason, row))
+            all_rejects.append(Reject.of(text_id(unit.text), ZERO_VECTOR, reason, row))
         elif style_probability is not None:
             reason = f"probability below {options.units.style} of being in the style of the seeds"
             likelihood = {"likelihood": float(style_probability[place])}
-            lost.append(Reject.of(text_id(unit.text), STYLE, reason, row | likelihood))
+            all_rejects.append(Reject.of(text_id(unit.text), STYLE, reason, row | likelihood))
     kept = list(compress(units, scaled.kept))
     width = max(1, vectors.shape[1])
     if scaled.vectors.size > _MOST_NUMBERS:
@@ -342,7 +374,7 @@ def encoded_rows(
             offsets, pa.array(scaled.vectors.ravel().astype(options.vector_dtype))
         ),
     }
-    return pa.table(columns, schema=encoded_schema(options.vector_dtype)), to_table(lost, REJECT)
+    return pa.table(columns, schema=encoded_schema(options.vector_dtype)), to_table(all_rejects, REJECT)
 
 
 def _card(corpus: Corpus, options: EncodingOptions) -> Card:

@@ -1,4 +1,4 @@
-"""The distinct texts of an encoded corpus, whose texts and vectors are memory-mapped from files."""
+"""The distinct texts of an encoded corpus; their texts and vectors are in memory-mapped files."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,13 +26,13 @@ ENCODED_TEXTS: pa.Schema = pa.schema(
         ("context", pa.string()), ("answer", pa.string()), ("answer_start", pa.int32()),
     ]
 )  # fmt: skip
-"""A text, the group within which it is paired, and for a candidate answer also the answer and its passage."""
+"""A text and the group within which it is paired; for a candidate answer, also the answer and its passage."""
 ALIGNED = 64
-"""Vectors begin at a multiple of so many bytes in their file."""
+"""The vectors begin at a multiple of this number of bytes in their file."""
 
 
 def encoded_schema(vector_dtype: str) -> pa.Schema:
-    """The columns of an encoded corpus: those of ``ENCODED_TEXTS``, and the text's vector, of length 1."""
+    """The schema of an encoded corpus: ``ENCODED_TEXTS`` and the column ``vector``, of unit length."""
     return ENCODED_TEXTS.append(pa.field("vector", pa.list_(pa.from_numpy_dtype(vector_dtype))))
 
 
@@ -40,10 +40,15 @@ def encoded_schema(vector_dtype: str) -> pa.Schema:
 class Encoded:
     """The distinct texts of a corpus, numbered from 0.
 
-    ``folder`` is the one that ``encode_corpus`` wrote; ``distinct``, ``(rows,)`` bool, tells which of its
-    rows are these texts: the first with each text and group. ``file`` holds the numbers of each group's
-    texts, int64, ascending, group after group, and from a multiple of ``ALIGNED`` bytes on ``vectors``.
-    ``sizes`` are the numbers of texts in each group, as in the file.
+    Two rows have the same text if both their texts and their groups are equal.
+
+    Attributes:
+        folder: the folder that ``encode_corpus`` wrote.
+        vectors: the vectors of the distinct texts, in a file. The file begins with the numbers of the texts
+            of each group, int64, ascending, group after group; the vectors follow at a multiple of
+            ``ALIGNED`` bytes.
+        distinct: ``(rows,)`` bool, whether a row of the folder is the first one with its text and group.
+        sizes: group -> its number of distinct texts, in the order of the file.
     """
 
     folder: DatasetFolder
@@ -52,14 +57,14 @@ class Encoded:
     sizes: Mapping[str, int]
 
     def __len__(self) -> int:
-        """How many distinct texts there are."""
+        """The number of distinct texts."""
         return sum(self.sizes.values())
 
     @classmethod
     def of(cls, folder: DatasetFolder, file: Path) -> Self:
         """Collect the distinct texts of a folder, and write their groups and vectors to ``file``.
 
-        For each row of the folder nine bytes are held in memory meanwhile, and one afterwards.
+        This takes nine bytes of memory for each row of the folder; the result holds one byte for each row.
         """
         total = sum(folder.shard_rows())
         groups = _Groups(total)
@@ -73,8 +78,8 @@ class Encoded:
         count = sum(sizes.values())
         vectors = VectorFile.write(folder, file, distinct, -(-8 * count // ALIGNED) * ALIGNED)
         if count < 2:
-            lost = Counter(folder.manifest.counts.rejects_by_reason).most_common(1)
-            why = f" (most were left out: {lost[0][0]}, {lost[0][1]:,})" if lost else ""
+            reasons = Counter(folder.manifest.counts.rejects_by_reason).most_common(1)
+            why = f" (most were left out: {reasons[0][0]}, {reasons[0][1]:,})" if reasons else ""
             raise InputError(
                 f"{folder.path}: {count} distinct texts of {total} have a vector{why}; a search "
                 "compares texts with their neighbours, so each corpus needs two or more"
@@ -82,50 +87,53 @@ class Encoded:
         return cls(folder, vectors, distinct, sizes)
 
     def local(self) -> "Encoded":
-        """The same texts with their file on this machine; if it is missing here, it is written again."""
+        """The same texts with a file on this machine; if it does not exist here, it is written again."""
         return self if self.vectors.is_local() else Encoded.of(self.folder, new_file())
 
     def groups(self) -> dict[str, NDArray[np.int64]]:
-        """For each group's name the numbers of its texts, ascending, mapped from the file."""
-        every = np.memmap(self.vectors.file, np.int64, "c", shape=(len(self),))
+        """Group -> the numbers of its texts, int64, ascending, mapped from the file."""
+        numbers = np.memmap(self.vectors.file, np.int64, "c", shape=(len(self),))
         edges = np.cumsum([0, *self.sizes.values()]).tolist()
         return {
-            name: np.asarray(every[start:stop])
+            name: np.asarray(numbers[start:stop])
             for name, (start, stop) in zip(self.sizes, pairwise(edges), strict=True)
         }
 
     def firsts(self) -> NDArray[np.uint32]:
-        """For each number, the first number of the same text: a text in two groups has two numbers."""
+        """For each of the n texts the number of its first occurrence in any group, ``(n,)`` uint32."""
         keys = (text_keys(table["id"])[:, None] for _, table in some_rows(self.folder, self.distinct, ["id"]))
         return first_of_each(keys, len(self), self.vectors.file.parent)
 
     @property
     def copy_count(self) -> int:
-        """How many rows of the folder repeat an earlier text."""
+        """The number of rows of the folder that repeat an earlier text of the same group."""
         return len(self.distinct) - len(self)
 
     def copies(self, corpus: str, first: int, stop: int) -> pa.Table:
-        """Texts that repeat an earlier one, as rejects: of all ``copy_count`` those from first to stop."""
-        which, seen = ~self.distinct, 0
-        for part in _slices(len(which)):
-            places = part.start + np.flatnonzero(which[part])
-            ranks = np.arange(seen, seen + len(places))
-            which[places[(ranks < first) | (ranks >= stop)]] = False
-            seen += len(places)
+        """Rejects for rows that repeat an earlier text: of all ``copy_count``, those from first to stop.
+
+        ``corpus`` is the name of the corpus in the reason.
+        """
+        is_copy, counted = ~self.distinct, 0
+        for part in _slices(len(is_copy)):
+            places = part.start + np.flatnonzero(is_copy[part])
+            ranks = np.arange(counted, counted + len(places))
+            is_copy[places[(ranks < first) | (ranks >= stop)]] = False
+            counted += len(places)
         reason = f"repeats an earlier text of the {corpus}"
         tables = [to_table([], REJECT)]
-        for _, table in some_rows(self.folder, which, ENCODED_TEXTS.names):
+        for _, table in some_rows(self.folder, is_copy, ENCODED_TEXTS.names):
             rows = [Reject.of(row["id"], DUPLICATE, reason, row) for row in table.to_pylist()]
             tables.append(to_table(rows, REJECT))
         return pa.concat_tables(tables)
 
     def texts(self) -> Iterator[pa.Table]:
-        """The distinct texts without their vectors, in the order of their numbers, a shard at a time."""
+        """Yield the distinct texts as ``ENCODED_TEXTS``, sorted by their numbers, a shard at a time."""
         return (table for _, table in some_rows(self.folder, self.distinct, ENCODED_TEXTS.names))
 
 
 class _Groups:
-    """The group of each row of a folder, as a number; groups are numbered as they appear."""
+    """The number of the group of each row of a folder; groups are numbered in the order of appearance."""
 
     def __init__(self, total: int) -> None:
         self._codes: dict[str, int] = {}
@@ -133,7 +141,7 @@ class _Groups:
         self._rows = 0
 
     def keys(self, table: pa.Table) -> NDArray[np.uint64]:
-        """Take note of the groups of a shard; returns the keys of its texts and groups, ``(n, 2)``."""
+        """Record the groups of a shard; returns the keys of its texts and of its groups, ``(n, 2)``."""
         coded = table["group"].combine_chunks().dictionary_encode()
         names = coded.dictionary.to_pylist()
         codes = np.array([self._codes.setdefault(name, len(self._codes)) for name in names], np.uint32)
@@ -142,7 +150,7 @@ class _Groups:
         return np.stack([text_keys(table["id"]), text_keys(table["group"])], axis=1)
 
     def write(self, distinct: NDArray[np.bool_], out: IO[bytes]) -> dict[str, int]:
-        """Write the numbers of the distinct texts, group after group; returns the groups' sizes."""
+        """Write the numbers of the distinct texts, int64, group after group; returns the groups' sizes."""
         sizes = np.zeros(len(self._codes), np.int64)
         for part in _slices(len(distinct)):
             sizes += np.bincount(self._of_row[part][distinct[part]], minlength=len(sizes))
@@ -166,14 +174,17 @@ def _slices(total: int) -> Iterator[slice]:
 
 
 class CorpusTexts:
-    """The distinct texts of a corpus by their numbers, mapped from a file, so that none is read twice."""
+    """The distinct texts of a corpus in a memory-mapped file, read by their numbers."""
 
     def __init__(self, texts: Iterable[pa.Table], file: Path, kept: Sequence[str] = ()) -> None:
-        """Write ``texts``, as ``Encoded.texts`` gives them, to the file; with the columns ``kept``, texts."""
+        """Write ``texts``, as ``Encoded.texts`` yields them, to the file.
+
+        ``kept`` are the names of further columns, which contain texts.
+        """
         self._table = mapped_table(texts, pa.schema([*ENCODED_TEXTS, *text_schema(*kept)]), file)
 
     def rows(self, numbers: Sequence[int], columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """The rows of these texts, with all columns or some, in the order of the numbers."""
+        """The rows of the texts with these numbers, in this order; None selects all columns."""
         table = self._table if columns is None else self._table.select(list(columns))
         table = rows_at(table, np.asarray(numbers, np.int64))
         rows: list[dict[str, Any]] = table.to_pylist()

@@ -1,6 +1,6 @@
-"""FAISS indexes of a search, each trained once and saved as a shard of a dataset folder.
+"""FAISS indexes of a search: each is trained once and saved as a shard of a dataset folder.
 
-Every worker reads them there, and so does a search that was stopped and goes on.
+All workers read the trained indexes from this folder, and so does a run that continues a stopped search.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,17 +20,17 @@ from pairsmith.search.faiss_search import FaissIndex, faiss_search
 from pairsmith.steps.search_parts import OTHER, SearchBlock
 
 SideVectors = Callable[[int, str], torch.Tensor]
-"""Given a group and a side, ``x`` or ``y``, the vectors of its texts, ``(n, d)``."""
+"""A function that returns the vectors, ``(n, d)``, of a group's texts on a side, ``x`` or ``y``."""
 
 TRAINED: pa.Schema = pa.schema(
     [("cell", pa.int64()), ("side", pa.string()), ("index", pa.large_binary())]  # in FAISS's own format
 )
-"""An index that holds no vectors yet, and the group and the side of the queries that it is trained for."""
+"""A trained index without vectors, and the group and the side of the queries that it is trained for."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToTrain:
-    """An index that has to be trained: its number, its group, and the side of its queries, ``x`` or ``y``."""
+    """An index to train: its number, its group, and the side of its queries, ``x`` or ``y``."""
 
     number: int
     group: int
@@ -45,10 +45,20 @@ def train_indexes(
     inputs: Mapping[str, str],
     run: Run,
 ) -> DatasetFolder:
-    """Train an index for each group and side of queries in ``searched``, and save it; saved ones are kept.
+    """Train an index for each group and side of queries, and save it in ``run.out``.
 
-    The indexes are called ``name`` in FAISS's notation. ``load`` opens the vectors on the machine of a
-    worker. ``inputs`` are the fingerprints of the encoded corpora, by name.
+    Indexes that an earlier run has saved are not trained again.
+
+    Args:
+        name: the kind of index in FAISS's notation, such as ``IVF4096,Flat``.
+        load: opens the vectors on the machine of a worker.
+        searched: the numbers of the groups, each with the side of the queries.
+        where: the executor.
+        inputs: the fingerprints of the encoded corpora, by name.
+        run: the run, whose folder becomes that of the indexes.
+
+    Returns:
+        the folder, with the columns of ``TRAINED``.
     """
     todo = [ToTrain(number, group, side) for number, (group, side) in enumerate(searched)]
     writer = start_part(
@@ -90,7 +100,7 @@ def _load_training(
     name: str,
     worker: int,  # noqa: ARG001 - all workers are alike
 ) -> Work[ToTrain, RowsAndRejects]:
-    """Open the vectors; what is returned makes a row of ``TRAINED``, and no rejects."""
+    """Open the vectors; returns the function that trains an index and makes its row of ``TRAINED``."""
     vectors = load()
 
     def train(to_train: ToTrain, advance: Advance) -> RowsAndRejects:
@@ -105,19 +115,19 @@ def _load_training(
 
 
 class Indexes:
-    """A worker's index: that of one group and side at a time, filled with one stretch of the vectors."""
+    """The index of a worker, for one group and side at a time, which holds one range of the vectors."""
 
     def __init__(self, name: str, trained: DatasetFolder | None) -> None:
-        """Indexes as ``name`` says in FAISS's notation; ``trained`` holds those of large groups.
+        """``name`` is the kind of index in FAISS's notation; ``trained`` is the folder of trained indexes.
 
-        An index that needs no training is made here, and so is that of a group with too few vectors to train
-        on, which becomes exact.
+        An index that is not in the folder is built when it is needed: because it needs no training, or
+        because its group has too few vectors to train it, in which case the search is exact.
         """
         self._name, self._trained = name, trained
         kept = trained.table(columns=["cell", "side"]).to_pylist() if trained else []
         self._shards = {(row["cell"], row["side"]): number for number, row in enumerate(kept)}
         self._texts: tuple[int, str] | None = None
-        self._stretch: tuple[int, int] | None = None
+        self._held: tuple[int, int] | None = None
 
     def search(
         self,
@@ -129,10 +139,16 @@ class Indexes:
         recall: float,
         advance: Advance,
     ) -> tuple[Neighbours, float]:
-        """The k nearest of a block's queries, ``(n, d)``, by their numbers among all ``others``, ``(m, d)``.
+        """The k nearest neighbours of a block's queries among its other texts, and the measured recall.
 
-        Only the others of the block are searched. Returned is also the recall, measured on a sample; the
-        index is tuned to find at least ``recall``. ``advance`` is called as by ``faiss_search``.
+        Args:
+            queries: ``(n, d)``, the vectors of the block's queries.
+            others: ``(m, d)``, the vectors of all texts of the other side, whose numbers the ids are; only
+                the block's range of them is searched.
+            block: the block.
+            k: the number of neighbours.
+            recall: the share of the neighbours that the index is tuned to find on a sample, at least.
+            advance: is called as by ``faiss_search``.
         """
         index = self._of(block.group, block.side, block.others, others)
         near, measured = faiss_search(
@@ -141,21 +157,21 @@ class Indexes:
         near.ids.add_(block.others[0])
         return near, measured
 
-    def _of(self, group: int, side: str, stretch: tuple[int, int], others: torch.Tensor) -> FaissIndex:
-        """An index that holds a stretch, begin and end, of all ``others``, ``(n, d)``."""
+    def _of(self, group: int, side: str, held: tuple[int, int], others: torch.Tensor) -> FaissIndex:
+        """The index that holds the range ``held``, begin and end, of all ``others``, ``(m, d)``."""
         if self._texts != (group, side):
-            self._made = self._opened(group, side, others)
-            self._texts, self._stretch = (group, side), None
-        if self._stretch != stretch:
-            self._made.hold(others[slice(*stretch)])
-            self._stretch = stretch
-        return self._made
+            self._index = self._opened(group, side, others)
+            self._texts, self._held = (group, side), None
+        if self._held != held:
+            self._index.hold(others[slice(*held)])
+            self._held = held
+        return self._index
 
     def _opened(self, group: int, side: str, others: torch.Tensor) -> FaissIndex:
         number = self._shards.get((group, side))
         if number is None or self._trained is None:
             index = FaissIndex(self._name, others.shape[1])
-            index.train(others)  # if it needs that; with too few vectors it becomes exact
+            index.train(others)  # does nothing if no training is needed; exact if there are too few vectors
             return index
         (table,) = self._trained.shards("train", ["index"], [number])
         return FaissIndex.from_bytes(self._name, others.shape[1], table["index"][0].as_buffer())

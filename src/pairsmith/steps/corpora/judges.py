@@ -1,4 +1,4 @@
-"""What scores pairs: a cross-encoder (M6), an encoder or a language model."""
+"""Judges, which score pairs of texts: a cross-encoder (M6), an encoder or a language model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,41 +30,50 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 LEARNED_FROM = 2_000
-"""The most pairs that the judge likeness learns to tell the seeds from."""
+"""Largest number of mined pairs that the classifier of the judge likeness is trained on."""
 LEAST_SCORE = 0.7
-"""Seeds that are scored lower are no positives."""
+"""Seeds with a lower score are not used as positives of the judge likeness."""
 
 Judge = Callable[[pa.Table, Advance], Float32s]
-"""Gives n pairs their scores, ``(n,)`` float32, the higher the better, and reports progress."""
+"""A function that returns the scores of n pairs, ``(n,)`` float32, the higher the better."""
 
 CUT: dict[str, JSON] = {"room": "in eighths"}
-"""How a likelihood judge cuts texts, for the record of saved scores: it changes them."""
+"""How a likelihood judge truncates texts; it is recorded with saved scores, as it changes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeExamples:
-    """What the judge likeness learns from: seeds and mined pairs, each with the two columns of texts."""
+    """The training data of the judge likeness: seeds (positives) and mined pairs (negatives).
+
+    Both tables have the two columns ``text_names``.
+    """
 
     seeds: pa.Table
     mined: pa.Table
 
 
 def likelihood_record(cue: str | None) -> dict[str, JSON]:
-    """What decides a likelihood judge's scores, for the record of saved ones; passages have no cue."""
+    """The options that decide a likelihood judge's scores, to be recorded with saved scores.
+
+    ``cue`` is None if the judge reads questions with passages.
+    """
     return {"cue": cue, **(CUT if cue else {"room": "in eighths, behind the passage"})}
 
 
 def cue_for(task: str) -> str:
-    """The cue between two texts that a language model judges, as it often stands before such a text.
+    """The text that a likelihood judge inserts between the two texts of a pair.
 
-    ``task`` is that of the pairs' folder. Behind "TL;DR:" SmolLM2 finds a news text's own summary far oftener
-    the likeliest than behind "Summary:" or an empty line.
+    ``task`` is the task of the pairs' folder. For summaries it is "TL;DR:": after this, SmolLM2 ranks a news
+    text's own summary first far more often than after "Summary:" or an empty line.
     """
     return "\nTL;DR: " if task == "summarization" else "\n\n"
 
 
 def warn_of_equal_scores(scores: Float32s, unit: str, say: Callable[[str], None]) -> None:
-    """Say so where a judge gives all of several pairs, or of another unit, the same score, ``(n,)``."""
+    """Warn if a judge gives all pairs the same score.
+
+    ``scores`` are ``(n,)``, ``unit`` is the plural of what was scored, and ``say`` prints the warning.
+    """
     if len(scores) > 1 and scores.min() == scores.max():
         say(
             f"the judge gives all {len(scores):,} {unit} the same score, so which of them are kept means "
@@ -73,7 +82,10 @@ def warn_of_equal_scores(scores: Float32s, unit: str, say: Callable[[str], None]
 
 
 def text_columns(names: Sequence[str], source: DatasetFolder, judge: str) -> tuple[str, ...]:
-    """Of the columns of pairs those that the judge reads; the first two are the texts of each pair."""
+    """The columns of pairs that the judge reads; the first two contain the texts of each pair.
+
+    ``names`` are all columns of the pairs, and ``source`` is their folder.
+    """
     for columns in (("input", "output"), ("sentence1", "sentence2")):
         if not set(columns) <= set(names):
             continue
@@ -87,7 +99,10 @@ def text_columns(names: Sequence[str], source: DatasetFolder, judge: str) -> tup
 
 
 def refuse_unreadable(pairs: TrainingRows, columns: Sequence[str], judge: str) -> None:
-    """Refuse rows without what the judge reads, before anything is computed; encoders read no blank text."""
+    """Refuse pairs of which the judge cannot read a row, before anything is computed.
+
+    A row needs a value in each of ``columns``; for encoders, the texts must not be blank.
+    """
     for column in columns:
         values = (value for table in pairs.batches([column]) for value in table[column].to_pylist())
         if column == "answers":
@@ -108,10 +123,14 @@ def load_judge(
     untrained: bool = False,
     examples: JudgeExamples | None = None,
 ) -> Judge:
-    """Load what scores pairs; for a plan, ``model`` in its place, with a new head if ``untrained``.
+    """Load the judge.
 
-    The judge likeness learns from ``examples``; without them, as in a plan, it gives cosines, which
-    take as long.
+    Args:
+        options: the kind of judge, its model, and how it computes.
+        model: the model to load instead of the options' own, for a plan.
+        untrained: whether a cross-encoder without a trained head gets a new one, for a plan.
+        examples: the training data of the judge likeness. Without them, as in a plan, this judge returns
+            cosines, which take as long.
     """
     model = model or options.model
     if options.judge in ("encoder", "likeness"):
@@ -128,9 +147,10 @@ def load_judge(
 
 
 def timed_judge(options: JudgeOptions, before: Before, pairs: pa.Table) -> tuple[float, float]:
-    """Seconds to load the judge, and for each of the pairs; a model that is not trained yet gets a new head.
+    """The time to load the judge, and the time per pair, in seconds.
 
-    For a language model that is not trained yet the bundled one stands in, as its base may be an encoder.
+    A model that an earlier step (``before``) will train gets a new head. A language model that will be
+    trained is replaced by the bundled one, as its base may be an encoder.
     """
     untrained = options.model in before
     model = TINY if untrained and options.judge == "likelihood" else options.model
@@ -144,7 +164,7 @@ def timed_judge(options: JudgeOptions, before: Before, pairs: pa.Table) -> tuple
 
 
 def _by_vectors(model: str, options: JudgeOptions, examples: JudgeExamples | None) -> Judge:
-    """Cosines of the two texts' vectors; with ``examples`` the likeness to the seeds among them."""
+    """The judge by vectors: the cosine of the two texts or, with ``examples``, the likeness to the seeds."""
     encoder = _encoder(model, options)
     classifier = None
     if examples:
@@ -162,7 +182,7 @@ def _by_vectors(model: str, options: JudgeOptions, examples: JudgeExamples | Non
 
 
 def _encoder(model: str, options: JudgeOptions) -> "SentenceTransformer":
-    from pairsmith.models.sentence_encoder import load_sentence_encoder  # imported here, as it takes seconds
+    from pairsmith.models.sentence_encoder import load_sentence_encoder  # a slow import, only needed here
 
     return load_sentence_encoder(model, **load_options(options))
 
@@ -170,10 +190,10 @@ def _encoder(model: str, options: JudgeOptions) -> "SentenceTransformer":
 def _vectors(
     encoder: "SentenceTransformer", pairs: pa.Table, options: JudgeOptions
 ) -> tuple[Float32s, Float32s]:
-    """The vectors of both texts of each pair, ``(n, d)`` each.
+    """The vectors of the first and of the second texts of n pairs, ``(n, d)`` float32 each.
 
-    An encoder that distinguishes queries and documents encodes the columns input and output as ``mine`` does,
-    and two sentences alike.
+    If the encoder distinguishes queries and documents, inputs are encoded as queries and outputs as
+    documents, as in ``mine``; the two sentences of other pairs are encoded alike.
     """
     mined = "input" in pairs.column_names
     sides: tuple[Side | None, Side | None] = ("query", "document") if mined else (None, None)
@@ -190,7 +210,10 @@ def _vectors(
 
 
 def judge_examples(pairs: pa.Table, task: str, source: str, progress: Progress) -> JudgeExamples:
-    """The seeds, which ``source`` holds, and some of the pairs; ``task`` is that of the pairs' folder."""
+    """The training data of the judge likeness: the seeds in ``source``, and evenly spaced pairs.
+
+    ``task`` is the task of the pairs' folder.
+    """
     kind: ExampleKind = "summaries" if task == "summarization" else "pairs"
     if {"context", "answers"} <= set(pairs.column_names):
         kind = "reading"
@@ -198,8 +221,8 @@ def judge_examples(pairs: pa.Table, task: str, source: str, progress: Progress) 
     seeds = [seed for seed in labelled if seed.score >= LEAST_SCORE]
     if len(seeds) < 2 or pairs.num_rows < 2:
         raise InputError(
-            f"--judge likeness needs two seeds and two pairs at least; {source} has {len(seeds)} "
-            f"scored {LEAST_SCORE:g} or more, and there are {pairs.num_rows} pairs"
+            f"--judge likeness needs at least two seeds and two pairs; {source} has {len(seeds)} with a score "
+            f"of {LEAST_SCORE:g} or more, and there are {pairs.num_rows} pairs"
         )
     if len(seeds) < len(labelled):
         progress.say(
@@ -209,12 +232,17 @@ def judge_examples(pairs: pa.Table, task: str, source: str, progress: Progress) 
     texts = ([seed.input for seed in seeds], [seed.output for seed in seeds])
     places = np.unique(np.linspace(0, pairs.num_rows - 1, LEARNED_FROM).astype(np.int64))
     mined = rows_at(pairs.select(list(text_names(pairs))), places)
-    progress.say(f"a classifier learns to tell {len(seeds):,} seeds from {mined.num_rows:,} of the pairs")
+    progress.say(f"a classifier is trained to tell {len(seeds):,} seeds from {mined.num_rows:,} of the pairs")
     return JudgeExamples(pa.table(dict(zip(text_names(pairs), texts, strict=True))), mined)
 
 
 def _by_likelihood(model: str, options: JudgeOptions) -> Judge:
-    """How much likelier the second text is after the first, or how well question, answer and passage fit."""
+    """The judge by likelihoods of a language model.
+
+    For pairs with the columns context and answers, the score is that of ``question_likelihoods``: how well
+    question, answer and passage fit. For other pairs it is the likelihood ratio of the second text with and
+    without the first.
+    """
     from pairsmith.models.language.likelihood import (
         likelihood_ratios,
         load_likelihood_judge,
@@ -244,7 +272,7 @@ def _by_likelihood(model: str, options: JudgeOptions) -> Judge:
 
 
 def text_names(pairs: pa.Table) -> tuple[str, str]:
-    """The columns of the two texts of each pair."""
+    """The names of the two columns that contain the texts of each pair."""
     return ("input", "output") if "input" in pairs.column_names else ("sentence1", "sentence2")
 
 

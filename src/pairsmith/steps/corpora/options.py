@@ -1,4 +1,4 @@
-"""Options for encoding a corpus and for judging pairs, in every step that does so."""
+"""Options for encoding a corpus, searching it and judging pairs, which several steps share."""
 
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -15,18 +15,18 @@ JudgeName = Literal["cross-encoder", "encoder", "likelihood", "likeness"]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A part of a step's settings, for functions of which other steps make use, too."""
+    """A part of a step's settings, for functions that several steps call."""
 
     @classmethod
     def of(cls, settings: Settings, **others: Any) -> Self:
-        """The options that are settings of a step by the same names, but for those in ``others``."""
+        """The options with the values of the settings of the same names; ``others`` gives all others."""
         names = {option.name for option in fields(cls)}
         return cls(**settings.model_dump(include=names - others.keys()), **others)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOptions(Options):
-    """How a model computes, in which shards, and where."""
+    """How a model computes, in which shards, and on which executor."""
 
     device: str
     dtype: DtypeName
@@ -40,7 +40,10 @@ class WorkOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitOptions(Options):
-    """What is cut from the records of a corpus; see the settings of ``mine``. By default they stay whole."""
+    """How the records of a corpus are cut into units; see the settings of ``mine``.
+
+    By default, each record is one unit.
+    """
 
     kind: MiningKind = "pairs"
     group_column: str | None = None
@@ -57,33 +60,33 @@ class EncodingOptions(WorkOptions):
     encoder: str
     vector_dtype: Literal["float32", "float16"] = "float32"
     units: UnitOptions = field(default_factory=UnitOptions)
-    vectors: str | None = None  # folder in which those of outputs are kept and looked up
+    vectors: str | None = None  # folder in which the vectors of outputs are kept and looked up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions(Options):
-    """How nearest neighbours are searched, in which parts, and where."""
+    """How nearest neighbours are searched, in which parts, and on which executor."""
 
     device: str
     memory: float  # gigabytes of similarities held at once
     index: str | None  # in FAISS's notation; None: an exact search
     index_rows: int  # most vectors in an index
-    recall: float  # share of neighbours that an index finds at least
+    recall: float  # smallest share of the nearest neighbours that an index has to find
     search_rows: int  # rows that are searched and saved together in an exact search
     executor: Literal["local", "ray", "array"]
     workers: int
     ray_address: str | None
 
     def deciding(self) -> "dict[str, JSON]":
-        """The options on which the parts and the neighbours depend."""
+        """The options that decide the parts and the neighbours."""
         names = ("index", "index_rows", "recall") if self.index else ("search_rows",)
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions(WorkOptions):
-    """How a model judges pairs; ``judge`` is what the model is, and ``cue`` stands between two texts."""
+    """How a model judges pairs."""
 
-    judge: JudgeName
+    judge: JudgeName  # the kind of judge that the model is
     model: str
-    cue: str | None = None
+    cue: str | None = None  # text that a likelihood judge inserts between the two texts of a pair

@@ -1,6 +1,6 @@
-"""Nearest neighbours: a map over parts of the search.
+"""The search of nearest neighbours, part by part.
 
-Each part is saved as soon as a worker has computed it, as a shard of the search's dataset folder.
+Each part is saved as a shard of the search's dataset folder as soon as a worker has computed it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +25,14 @@ from pairsmith.steps.search_parts import NEAR, OTHER, Part, check_part_count, ne
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """The parts of a search, and what decides its result besides the vectors.
+    """The parts of a search, and the settings that decide its result.
 
     Attributes:
-        parts: of all groups.
-        neighbours: how many are looked up for a text of each side.
-        decides: the settings that the search's folder is known by.
-        needed: vectors that training an index needs; 0 without an index, or where it needs no training.
+        parts: the parts of the search in all groups.
+        neighbours: the number of neighbours to search for each text, by its side, ``x`` or ``y``.
+        decides: the settings that enter the fingerprint of the search's folder.
+        needed: the number of vectors that the training of an index needs; 0 if there is no index, or if the
+            index needs no training.
     """
 
     parts: Sequence[Part]
@@ -40,7 +41,7 @@ class SearchPlan:
     needed: int = 0
 
     def trained(self) -> list[tuple[int, str]]:
-        """The groups, and the sides of their queries, that are searched among vectors enough to train on."""
+        """The groups, each with a side of queries, whose index has enough vectors to be trained."""
         others: dict[tuple[int, str], int] = {}
         for block in (block for part in self.parts for block in part.blocks):
             key = block.group, block.side
@@ -59,18 +60,23 @@ def run_search(
     unit: str,
     card: Card,
 ) -> DatasetFolder:
-    """Search and save the neighbours in the subfolder ``search``; finished parts are kept.
+    """Search the neighbours, and save them in the subfolder ``search``.
 
-    Indexes that have to be trained are kept in ``indexes``.
+    Parts that an earlier run has finished are not searched again. Indexes that have to be trained are saved
+    in the subfolder ``indexes``.
 
     Args:
-        plan: the parts; too many are a ``SettingsError``.
+        plan: the parts of the search; if there are too many, a ``SettingsError`` is raised.
         load: opens the vectors on the machine of a worker.
-        options: how they are searched, and where.
-        inputs: the fingerprints of all encoded texts, by name; ``indexed``: of those that indexes hold.
-        run: of the step.
-        unit: what the progress counts.
-        card: of the search's folder.
+        options: how the neighbours are searched, and on which executor.
+        inputs: the fingerprints of all encoded texts, by name.
+        run: the run of the step.
+        indexed: the fingerprints of the encoded texts that the indexes hold, by name.
+        unit: the plural of what the progress counts.
+        card: the card of the search's folder.
+
+    Returns:
+        the folder, with the columns of ``NEAR``.
     """
     check_part_count(plan.parts, options.index)
     writer = start_part(
@@ -108,7 +114,7 @@ def run_search(
 
 
 def search_card(title: str, description: str, encoder: str) -> Card:
-    """The card of a search; the name of the encoder is added to its title."""
+    """The card of a search's folder; its title is ``title`` with the name of the encoder."""
     return Card(
         title=f"{title} under {model_display_name(encoder)}",
         description=description,
@@ -126,7 +132,7 @@ def _load_search(
     options: SearchOptions,
     worker: int,  # noqa: ARG001 - all workers are alike
 ) -> Work[Part, RowsAndRejects]:
-    """Open the vectors; what is returned makes rows of ``NEAR`` of a part, and no rejects."""
+    """Open the vectors; returns the function that searches a part and makes its rows of ``NEAR``."""
     vectors = load()
     device, memory = torch.device(pick_device(options.device)), int(options.memory * 2**30)
     indexes = Indexes(options.index, trained) if options.index else None

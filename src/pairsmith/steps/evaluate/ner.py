@@ -111,7 +111,7 @@ def _compute(
         )
     gold = [list(sentence.tags) for sentence in test]
     figures: dict[str, Any] = {}
-    first_split_tags: list[list[str]] = []
+    predicted: list[dict[str, dict[str, list[str]]]] = [{} for _ in test]
     passes = sum(settings.epochs * len(split) + len(test) for split in splits)
     with progress.task("learn and tag", len(settings.start) * passes, "sentences") as bar:
         for start in settings.start:
@@ -129,8 +129,8 @@ def _compute(
                         advance=bar.advance,
                     )
                 by_split[number] = entity_f1(gold, tags)
-                if number == settings.splits[0]:
-                    first_split_tags = tags
+                for of_sentence, sentence_tags in zip(predicted, tags, strict=True):
+                    of_sentence.setdefault(start, {})[str(number)] = sentence_tags
             figures[start] = over_splits(by_split)
     trained_on = count_trained_on(
         ([text_of(sentence)] for split in splits for sentence in split),
@@ -139,7 +139,7 @@ def _compute(
     figures |= {"count": len(test), "trained_on": trained_on}
     return figures, [
         {"words": list(sentence.words), "tags": list(sentence.tags), "predicted": tags}
-        for sentence, tags in zip(test, first_split_tags, strict=True)
+        for sentence, tags in zip(test, predicted, strict=True)
     ]
 
 
@@ -214,14 +214,15 @@ def _plan(settings: EvaluateNerSettings, _before: Before) -> Estimate:
     tagging = max(0.0, seconds_of(1, sample) - short) * len(test) / len(sample)
     per_training = short + epoch * settings.epochs + tagging
     seconds = first - short + per_training * len(splits) * len(settings.start)
-    return evaluation_estimate(seconds, sum(30 * len(sentence.words) for sentence in test))
+    per_word = 20 + 6 * len(splits) * len(settings.start)
+    return evaluation_estimate(seconds, sum(per_word * len(sentence.words) for sentence in test))
 
 
 evaluate_ner = Evaluation("evaluate ner", few_and_test, _compute, ner_table, _plan, _hashes)
 """Trains a tagger on the few sentences of each split, and evaluates it on the test sentences.
 
-``predictions.jsonl`` has a line for each test sentence: its words, its tags, and the tags that were predicted
-after training on the first split with the last value of ``start``. ``results.json`` has the entity F1 ×100
-for ``random`` and ``questions`` (see ``over_splits``), the number of test sentences (``count``), and the
-number of test sentences that are also training sentences of a split (``trained_on``).
+``predictions.jsonl`` has a line for each test sentence: its words, its tags, and the tags that were
+``predicted``, for each start and split. ``results.json`` has the entity F1 ×100 for ``random`` and
+``questions`` (see ``over_splits``), the number of test sentences (``count``), and the number of test sentences
+that are also training sentences of a split (``trained_on``).
 """

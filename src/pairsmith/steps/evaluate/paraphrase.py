@@ -96,11 +96,14 @@ def _compute(
             encoder_kind: over_splits({n: 100 * f1 for n, f1 in by_split.items()}) | {"shots": settings.shots}
             for encoder_kind, by_split in detected.few_shot.items()
         }
-    rows = zip(pairs, detected.scores.tolist(), strict=True)
-    return figures, [
+    rows = [
         {"sentence1": pair.sentence1, "sentence2": pair.sentence2, "label": pair.label, "score": score}
-        for pair, score in rows
+        for pair, score in zip(pairs, detected.scores.tolist(), strict=True)
     ]
+    for encoder_kind, by_split in detected.predictions.items():
+        for index, row in enumerate(rows):
+            row[encoder_kind] = {str(split): bool(predicted[index]) for split, predicted in by_split.items()}
+    return figures, rows
 
 
 def _sampling_message(source: str) -> str:
@@ -171,14 +174,17 @@ def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
         )
         seconds += (time.monotonic() - begun) * EPOCHS * len(settings.splits)
         rounds += len(settings.splits)
-    size = sum(len(pair.sentence1) + len(pair.sentence2) + 80 for pair in pairs) * count // len(pairs)
+    encoder_kinds = (1 + settings.tune) if settings.train else 0
+    row_bytes = 80 + encoder_kinds * (12 + 14 * len(settings.splits))
+    size = sum(len(pair.sentence1) + len(pair.sentence2) + row_bytes for pair in pairs) * count // len(pairs)
     return extrapolated(lambda: score, pairs, count * rounds + judged_count, size, seconds=seconds, most=256)
 
 
 evaluate_paraphrase = Evaluation("evaluate paraphrase", _read, _compute, paraphrase_table, _plan, _hashes)
 """Scores pairs of texts by BERTScore.
 
-``predictions.jsonl`` has a line for each pair: its texts, label and score. ``results.json`` has
+``predictions.jsonl`` has a line for each pair: its texts, label and score and, with training pairs, the
+predictions with ``frozen`` and ``tuned`` encoders for each split. ``results.json`` has
 
 - ``auroc`` ×100 with its 95 % interval (``auroc_ci``), and the ``layer`` whose vectors were compared;
 - ``count``, the number of pairs, and ``positives``, the number of paraphrases among them;

@@ -48,16 +48,18 @@ def _compute(
     predicted = {name: judged.positive(name) for name in CALIBRATIONS}
     figures: dict[str, Any] = {name: accuracies(positive, gold) for name, positive in predicted.items()}
     figures["ranking"] = of_prompts("auroc", [100 * auroc(leads, gold) for leads in judged.leads()])
-    rows = zip(opinions, predicted["calibrated"].T.tolist(), judged.rationales, strict=True)
+    scores = judged.scores.swapaxes(0, 1).tolist()
+    rows = zip(opinions, scores, predicted["calibrated"].T.tolist(), judged.rationales, strict=True)
     return figures | {"count": len(opinions)}, [
         {
             "text": opinion.text,
             "positive": opinion.positive,
+            "scores": by_prompt,
             "taken_for_positive": predictions,
             "rationale": rationale,
             "rationale_side": ("positive" if predictions[RATIONALES] else "negative") if rationale else "",
         }
-        for opinion, predictions, rationale in rows
+        for opinion, by_prompt, predictions, rationale in rows
     ]
 
 
@@ -120,15 +122,15 @@ def _plan(settings: EvaluateSentimentSettings, before: Before) -> Estimate:
     texts = [opinion.text for opinion in opinions]
     load = partial(judge, settings, Silent(), untrained=settings.model in before)
     count = counted(settings.data, before, len(texts))
-    return extrapolated(load, texts, count, lambda text: len(text) + 120, most=256)
+    return extrapolated(load, texts, count, lambda text: len(text) + 400, most=256)
 
 
 evaluate_sentiment = Evaluation("evaluate sentiment", _read, _compute, sentiment_table, _plan)
 """Classifies texts as positive or negative.
 
-``predictions.jsonl`` has a line for each text: its label, the calibrated prediction of each prompt, the
-rationale, and the class that it supports, which is the prediction of the prompt ``RATIONALES``.
-``results.json`` has
+``predictions.jsonl`` has a line for each text: its label; the ``scores`` of the negative and the positive
+question of each prompt, without calibration; the calibrated prediction of each prompt; the rationale; and the
+class that it supports, which is the prediction of the prompt ``RATIONALES``. ``results.json`` has
 
 - for ``calibrated``, ``centred`` and ``plain`` scores (see ``Judged.positive``): the ``accuracy`` ×100, the
   mean over the prompts, its standard ``error``, the accuracy of each prompt (``prompts``), and

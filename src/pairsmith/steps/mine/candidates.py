@@ -1,6 +1,7 @@
-"""Candidate pairs from the neighbours that the search saved, as ``methods.mining.candidates`` scores them.
+"""Candidate pairs of ``mine``: the saved neighbours, scored by ``methods.mining.candidates``.
 
-A group at a time, the neighbours are read from the search in parts, merged in a file, and scored in parts.
+Groups are processed one after the other: the neighbours of a group are read from the search's folder in
+parts, merged in a file, and scored in parts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,21 +33,26 @@ def scored_candidates(
     files: tuple[PairFile, PairFile],
     folder: Place,
 ) -> tuple[int, int]:
-    """Merge the parts of the search, leave out what may not be paired, and score the k nearest that remain.
+    """Score each text with the k nearest neighbours that it may be paired with (M5), by the margin (M3).
 
-    The candidates of each text and their margins (M3) are written into files. Returned are the numbers of
-    nearer neighbours that were left out, and of candidates without a margin, as the mean cosine to their
-    neighbours is not above 0.
+    The neighbours from all parts of the search are merged before. The candidates and their margins are
+    written into files; memory holds the mean cosine of each text of a group.
 
     Args:
         tables: rows of ``NEAR`` in the order of the search, in parts of any size.
-        groups: those that were searched.
-        corpora, texts: those of the inputs and of the outputs.
-        files: where the candidates of each input and of each output are written.
-        folder: where scratch files are written, 8 bytes for each neighbour of the largest group.
+        groups: the groups that were searched, in the order of their numbers.
+        corpora: the encoded inputs, and the encoded outputs.
+        texts: the texts of the inputs, and those of the outputs.
+        settings: the settings of ``mine``.
+        files: the files for the candidates of the inputs and for those of the outputs.
+        folder: the folder of scratch files, which take 8 bytes for each neighbour of the largest group.
 
-    With ``group_column`` a text of several groups has the number of the first one in all its pairs, so that
-    it may be taken only once. Of each text of a group, the mean cosine is held in memory.
+    With ``group_column`` a text that is in several groups has the same number in all its pairs, that of its
+    first occurrence, so that a retrieval rule can use it only once.
+
+    Returns:
+        the number of neighbours that were left out because they may not be paired (M5), and the number of
+        candidates without a margin: the mean cosine to the nearest neighbours is not above 0.
     """
     most = neighbours_per_side(settings)
     firsts = tuple(corpus.firsts() for corpus in corpora) if settings.group_column else None
@@ -55,23 +61,26 @@ def scored_candidates(
     for number, group_runs in groupby(runs, key=lambda run: run[0]):
         group = groups[number]
         with ScratchFiles(folder) as scratch:
-            of_x = NeighbourFile.empty(len(group.x), min(most["x"], len(group.y)), scratch("near-x"))
-            of_y = NeighbourFile.empty(len(group.y), min(most["y"], len(group.x)), scratch("near-y"))
+            near_x = NeighbourFile.empty(len(group.x), min(most["x"], len(group.y)), scratch("near-x"))
+            near_y = NeighbourFile.empty(len(group.y), min(most["y"], len(group.x)), scratch("near-y"))
             for _, name, first, near in group_runs:
-                add_pass(of_x if name == "x" else of_y, first, near)
+                add_pass(near_x if name == "x" else near_y, first, near)
             if settings.verbatim == "drop":
                 x, y = map(_Side, (group.x, group.y), corpora, texts)
-                left_out += keep_pairable((of_x, of_y), (x, y), settings.k)
+                left_out += keep_pairable((near_x, near_y), (x, y), settings.k)
             numbers = group.x, group.y
             if firsts:
                 numbers = firsts[0][group.x], firsts[1][group.y]
-            unscored += score_candidates((of_x, of_y), numbers, settings.k, settings.margin, files)
-            del of_x, of_y  # Windows removes no file that is mapped
+            unscored += score_candidates((near_x, near_y), numbers, settings.k, settings.margin, files)
+            del near_x, near_y  # Windows removes no file that is mapped
     return left_out, unscored
 
 
 def add_pass(file: NeighbourFile, first: int, near: Neighbours) -> None:
-    """Add neighbours of consecutive texts, from number ``first`` on, to those of earlier passes, if any."""
+    """Merge neighbours into the file; ``first`` is the number of the first of their consecutive texts.
+
+    The file keeps the nearest of these neighbours and those of earlier passes over the same texts.
+    """
     earlier = file.read(first, first + len(near.ids))
     if (earlier.ids >= 0).any():
         near = merged([earlier, near], file.ids.shape[1])
@@ -80,14 +89,14 @@ def add_pass(file: NeighbourFile, first: int, near: Neighbours) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The texts of one side of a group, in files: their numbers in a corpus, ``(n,)``, and the corpus."""
+    """The n texts of one side of a group: their numbers in a corpus, ``(n,)``, and the corpus in files."""
 
     numbers: NDArray[np.int64]
     corpus: Encoded
     corpus_texts: CorpusTexts
 
     def __len__(self) -> int:
-        """How many texts there are."""
+        """The number of texts."""
         return len(self.numbers)
 
     def texts(self, numbers: torch.Tensor) -> list[tuple[str, str | None]]:
@@ -102,12 +111,15 @@ class _Side:
 
 
 def _runs_of_neighbours(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
-    """Undo ``neighbour_rows``: yields the group, the side, the first text's number and the neighbours."""
+    """Undo ``neighbour_rows``: yield the neighbours of each run of rows with the same group and side.
+
+    A run is the number of the group, the side, the number of its first text, and the neighbours.
+    """
     sides = table["side"].combine_chunks().dictionary_encode()
     keys = np.stack([table["cell"].to_numpy(), sides.indices.to_numpy()])
     borders = [0, *(np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1).tolist(), table.num_rows]
     for start, stop in pairwise(borders):
-        piece = table.slice(start, stop - start)
-        numbers = (piece[name].combine_chunks().flatten().to_numpy() for name in ("ids", "similarities"))
-        near = Neighbours(*(torch.tensor(column).view(stop - start, -1) for column in numbers))
-        yield piece["cell"][0].as_py(), piece["side"][0].as_py(), piece["number"][0].as_py(), near
+        run = table.slice(start, stop - start)
+        columns = (run[name].combine_chunks().flatten().to_numpy() for name in ("ids", "similarities"))
+        near = Neighbours(*(torch.tensor(column).view(stop - start, -1) for column in columns))
+        yield run["cell"][0].as_py(), run["side"][0].as_py(), run["number"][0].as_py(), near

@@ -3,10 +3,11 @@
 pairs -> the judge's scores, shard by shard -> the best pair of each input -> the best of all
 
 A judge is a cross-encoder (M6), an encoder's cosine, a language model's likelihoods, the likeness to labelled
-pairs, or the margin that pairs were mined with. Mined pairs are ranked by its score. Where ``mine`` handed on
-all candidates, those of one input compete first, and only the best of them is ranked, by the judge's score or
-by other columns, such as the score of an earlier filter. Pairs that were generated for a target score are
-ranked by how close the judge's score is to it. Those not kept become rejects, with their scores.
+pairs, or the margin that pairs were mined with. Mined pairs are ranked by the judge's score. If ``mine``
+wrote all candidates, the judge first chooses the best candidate of each input; only the chosen ones are
+ranked, by the judge's score or by other columns, such as the score of an earlier filter. Pairs that were
+generated for a target score are ranked by how close the judge's score is to the target. Pairs that are not
+kept become rejects, with their scores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,16 +59,17 @@ from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 100_000
-"""Most rows, and most rejects, in a shard."""
+"""Largest number of rows, and of rejects, in a shard."""
 REJECTS_AT_ONCE = 5_000
-"""Rejects whose texts are held in memory as Python objects at once."""
+"""Number of rejects whose texts are held in memory as Python objects at once."""
 
 
 def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
-    """Score pairs and keep the best; see ``FilterSettings``. Scores are kept in the subfolder ``scores``.
+    """Score pairs and keep the best; see ``FilterSettings`` for the settings.
 
-    Of several splits ``train`` is read, or the one that is named. Rows are sorted from best to worst; in
-    mined pairs the new score replaces the cosine.
+    The scores are saved in the subfolder ``scores``. If there are several splits, ``train`` is read unless
+    another one is named. Rows are sorted from best to worst. In mined pairs, the column ``score`` then holds
+    the judge's score instead of the cosine.
     """
     settings = resolve_dtype(settings, run)
     refuse_sources(run, pairs=settings.pairs, model=settings.model or [], seeds=settings.seeds or [])
@@ -110,7 +112,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
 
 
 def _deciding(settings: FilterSettings, one_per: OnePer) -> dict[str, JSON]:
-    """The settings that decide which pairs are kept; ``one_per`` is what ``auto`` stands for."""
+    """The settings that decide which pairs are kept; ``one_per`` replaces the setting ``auto``."""
     deciding = settings.model_copy(update={"one_per": one_per}).deciding()
     return deciding | (likelihood_record(settings.cue) if settings.judge == "likelihood" else {})
 
@@ -124,9 +126,10 @@ def _scores(
     models: Mapping[str, str],
     run: Run,
 ) -> Float32s | None:
-    """The score of each pair, ``(n,)``, in the order of the pairs; ``task`` is that of their folder.
+    """The judge's score of each of n pairs, ``(n,)`` float32.
 
-    None for a rank of an array job, which scores only its share.
+    ``columns`` are the columns that the judge reads, and ``task`` is the task of the pairs' folder. The
+    result is None for a rank of an array job, which scores only its share of the pairs.
     """
     if not pairs.num_rows:
         return np.zeros(0, np.float32)
@@ -153,9 +156,11 @@ def _ranked(
     settings: FilterSettings,
     one_per: OnePer,
 ) -> Ranking:
-    """Rank the pairs; ``targets`` are the scores that generated pairs were written for, None for others.
+    """Rank the pairs by the judge's ``scores``, ``(n,)``.
 
-    ``columns`` are the numbers that count beside the judge's, and those that rank what it chooses.
+    ``targets``, ``(n,)``, are the scores that generated pairs were written for; None for mined pairs.
+    ``columns`` are the values of ``beside``, which are added to the scores, and those of ``rank_by``, which
+    rank the pairs that the judge chooses.
     """
     if targets is None:
         beside, rank_by = columns
@@ -167,32 +172,33 @@ def _ranked(
 def _write(
     writer: FolderWriter, pairs: pa.Table, ranking: Ranking, settings: FilterSettings, rescored: bool
 ) -> None:
-    """Write the pairs that are kept, best first, and the others as rejects.
+    """Write the pairs that are kept, the best one first, and the other pairs as rejects.
 
-    Where they are ``rescored``, rejects tell their new score, and it replaces the cosine of mined pairs.
+    If the pairs are ``rescored``, rejects have the new score in their row, and the new score replaces the
+    cosine of mined pairs.
     """
     keep = ranking.kept(settings.threshold, most_kept(settings, int(ranking.wins.sum())))
     reasons = np.where(ranking.wins, "not among the best", ranking.reasons)
-    kept, lost, why = ranking.order[keep], ranking.order[~keep], reasons[~keep]
-    for number in range(max(1, -(-max(len(kept), len(lost)) // SHARD_ROWS))):
+    kept, rejected, why = ranking.order[keep], ranking.order[~keep], reasons[~keep]
+    for number in range(max(1, -(-max(len(kept), len(rejected)) // SHARD_ROWS))):
         if writer.is_done(number):
             continue
         part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
         rows = rows_at(pairs, kept[part])
-        if rescored and {"margin", "score"} <= set(rows.column_names):  # of others the score is a label
+        if rescored and {"margin", "score"} <= set(rows.column_names):  # in other pairs the score is a label
             place = rows.column_names.index("score")
             column = pa.array(ranking.values[kept[part]]).cast(rows.schema.field(place).type)
             rows = rows.set_column(place, rows.schema.field(place), column)
-        writer.commit(number, {"train": rows}, _rejects(pairs, lost[part], why[part], ranking, rescored))
+        writer.commit(number, {"train": rows}, _rejects(pairs, rejected[part], why[part], ranking, rescored))
 
 
 def _rejects(
-    pairs: pa.Table, lost: NDArray[np.int64], reasons: NDArray[np.str_], ranking: Ranking, rescored: bool
+    pairs: pa.Table, rejected: NDArray[np.int64], reasons: NDArray[np.str_], ranking: Ranking, rescored: bool
 ) -> pa.Table:
-    """The pairs with the numbers ``lost``, ``(n,)``, as rejects, each for its reason, ``(n,)``."""
+    """The pairs with the row numbers ``rejected``, ``(n,)``, as rejects with their ``reasons``, ``(n,)``."""
     tables = [to_table([], REJECT)]
     for numbers, why in zip(
-        in_batches(lost, REJECTS_AT_ONCE), in_batches(reasons, REJECTS_AT_ONCE), strict=True
+        in_batches(rejected, REJECTS_AT_ONCE), in_batches(reasons, REJECTS_AT_ONCE), strict=True
     ):
         rows = rows_at(pairs, numbers).to_pylist()
         if rescored:
@@ -207,9 +213,10 @@ def _rejects(
 
 
 def _one_per(settings: FilterSettings, source: DatasetFolder, names: Sequence[str]) -> OnePer:
-    """Which pairs compete with each other: by default those with the same input, if they are candidates.
+    """Which pairs compete with each other, with ``auto`` resolved; ``names`` are the columns of the pairs.
 
-    ``names`` are the pairs' columns.
+    ``auto`` stands for the pairs of one input if ``mine`` wrote all candidates or if ``rank_by`` is given,
+    else for none.
     """
     manifest, one_per = source.manifest, settings.one_per
     if one_per == "auto":
@@ -224,7 +231,7 @@ def _one_per(settings: FilterSettings, source: DatasetFolder, names: Sequence[st
 
 
 def _target_scores(pairs: TrainingRows, settings: FilterSettings) -> Float64s | None:
-    """The scores that generated pairs were written for; None where only the judge's scores rank the pairs."""
+    """The scores that n generated pairs were written for, ``(n,)``; None if pairs are not ranked by them."""
     source, names = pairs.folder, pairs.folder.schema().names
     generated = {"sentence1", "sentence2", "score"} <= set(names)
     if settings.by == "score" or settings.judge == "likeness":
@@ -250,7 +257,7 @@ def _numbers_of(
     setting: Literal["beside", "rank_by"],
     targets: Float64s | None,
 ) -> Numbers:
-    """The columns of numbers that a setting names; ``targets`` as for ``_ranked``."""
+    """The values of the columns that a setting names, each ``(n,)``; ``targets`` are those of ``_ranked``."""
     where, option = pairs.folder.path, f"--{setting.replace('_', '-')}"
     wanted: list[str] = getattr(settings, setting)
     if wanted and targets is not None:
@@ -266,7 +273,10 @@ def _numbers_of(
 def _numbers(
     column: pa.ChunkedArray | None, name: str, names: Sequence[str], where: object, option: str
 ) -> Float64s:
-    """The values of the column ``name``, ``(n,)``, all finite; it is None where ``names`` lack it."""
+    """The values of a column, ``(n,)``, all finite.
+
+    ``column`` is None if the pairs, whose columns are ``names``, have no column ``name``.
+    """
     values: Float64s = np.array([np.nan])
     if column is not None and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
         values = column.to_numpy().astype(float)
@@ -279,12 +289,12 @@ def _numbers(
 
 
 def share_of(share: float, count: int) -> int:
-    """The number that a share of ``count`` keeps, at least one."""
+    """How many of ``count`` pairs a share keeps: at least one."""
     return max(1, round(share * count))
 
 
 def most_kept(settings: FilterSettings, count: int) -> int:
-    """The largest number of ``count`` pairs that ``best`` and ``share`` keep."""
+    """How many of ``count`` pairs ``best`` and ``share`` keep at most."""
     share = 1.0 if settings.share is None else settings.share
     return min(count, settings.best or count, share_of(share, count))
 
@@ -303,7 +313,7 @@ def _models(settings: FilterSettings) -> list[str]:
 
 
 def _judge(settings: FilterSettings) -> str:
-    """The judge, and the name of its model if it has one."""
+    """The kind of the judge, and the name of its model if it has one."""
     return " ".join([settings.judge, *map(model_display_name, _models(settings))])
 
 

@@ -1,6 +1,7 @@
-"""The columns of the users' records that mined pairs keep: read once more when all texts are encoded.
+"""The columns of the users' records that mined pairs keep.
 
-They are no part of the encoded corpora, so that other columns can be kept without encoding anything again.
+The records are read a second time for them, after all texts are encoded. The encoded corpora do not have
+these columns, so a later run can keep other columns without encoding anything again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from pairsmith.steps.mine.settings import MineSettings
 
 
 def columns_to_keep(settings: MineSettings) -> tuple[dict[str, str], dict[str, str]]:
-    """The columns to keep of the inputs and of the outputs, each with its name in mined pairs."""
+    """The columns to keep of the inputs, and those of the outputs: column -> its name in mined pairs."""
     refuse_missing_columns(
         ("--keep-input-column", settings.inputs, settings.keep_input_column),
         ("--keep-output-column", settings.outputs, settings.keep_output_column),
@@ -33,10 +34,10 @@ def columns_to_keep(settings: MineSettings) -> tuple[dict[str, str], dict[str, s
 
 
 def texts_with_columns(encoded: Encoded, corpus: Corpus, settings: MineSettings) -> Iterator[pa.Table]:
-    """The texts as ``Encoded.texts`` gives them, with the columns to keep of the record that each is from.
+    """The tables of ``Encoded.texts``, with the columns to keep of each text's record.
 
-    A shard of the encoded corpus and its records are held in memory. Of equal texts the first is there; it is
-    from the first record of its shard that holds it.
+    One shard of the encoded corpus and its records are held in memory at a time. If several records of a
+    shard contain a text, the columns are those of the first of them.
     """
     if not corpus.keep:
         yield from encoded.texts()
@@ -60,7 +61,7 @@ def texts_with_columns(encoded: Encoded, corpus: Corpus, settings: MineSettings)
 
 
 def _texts_of(record: Document, corpus: Corpus, settings: MineSettings) -> Sequence[str]:
-    """The texts that a record was cut into; in place of candidate answers the passages that hold them."""
+    """The texts that a record was cut into; instead of candidate answers, the passages that contain them."""
     if corpus.name == "outputs" and settings.kind == "reading":
         return [passage.text for passage in windows(record.text, settings.window, count_words)]
     if corpus.name == "outputs" and settings.kind == "summaries":

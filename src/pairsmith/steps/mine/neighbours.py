@@ -1,7 +1,8 @@
-"""Nearest neighbours between two encoded corpora, both ways: a map over parts of the search, then a merge.
+"""The search of ``mine``: the nearest outputs of each input, and the nearest inputs of each output.
 
-Each part is saved as soon as a worker has computed it, as a shard of the search's dataset folder. Texts are
-only compared within their group (``SearchGroup``); without groups, all texts are in one.
+The search is cut into parts. Each part is saved as a shard of the search's dataset folder as soon as a worker
+has computed it; the parts are merged later (``candidates``). Texts are only compared within their group
+(``SearchGroup``); without groups, all texts are in one group.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,20 +30,20 @@ from pairsmith.steps.search_parts import (
 
 
 def shared_groups(x: Encoded, y: Encoded) -> list[SearchGroup]:
-    """The texts of each group that both corpora have, in the order of the groups' names."""
+    """The groups that both corpora have, with their texts, sorted by the names of the groups."""
     groups_x, groups_y = x.groups(), y.groups()
     both = sorted(groups_x.keys() & groups_y.keys())
     if not both:
-        one, other = (sorted(groups)[:3] for groups in (groups_x, groups_y))
+        names_x, names_y = (", ".join(sorted(groups)[:3]) for groups in (groups_x, groups_y))
         raise InputError(
-            f"no group of the inputs ({', '.join(one)}, …) is also in the outputs ({', '.join(other)}, …); "
+            f"no group of the inputs ({names_x}, …) is also in the outputs ({names_y}, …); "
             "texts are only paired within a group"
         )
     return [SearchGroup(groups_x[name], groups_y[name]) for name in both]
 
 
 def cut_search(groups: Sequence[SearchGroup], rows: int) -> list[Part]:
-    """Cut the exact search into parts of at least ``rows`` inputs each; the last may have fewer."""
+    """Cut the exact search into parts of at least ``rows`` inputs each; the last part may have fewer."""
     full_parts: list[Part] = []
     blocks: list[SearchBlock] = []
     for number, group in enumerate(groups):
@@ -55,11 +56,14 @@ def cut_search(groups: Sequence[SearchGroup], rows: int) -> list[Part]:
 
 
 SPARE_OF_SUMMARIES = {"x": 28, "y": SPARE}
-"""Neighbours looked up beyond k for kind summaries: a document's own sentences are among its nearest."""
+"""Neighbours that are searched in addition to k, for kind summaries.
+
+Documents, ``x``, need more of them, as the sentences of a document are among its nearest neighbours.
+"""
 
 
 def neighbours_per_side(settings: MineSettings) -> dict[str, int]:
-    """How many nearest neighbours are looked up for an input, ``x``, and for an output, ``y``."""
+    """The number of nearest neighbours to search for each input, ``x``, and for each output, ``y``."""
     if settings.verbatim == "keep":
         return {"x": settings.k, "y": settings.k}
     spare = SPARE_OF_SUMMARIES if settings.kind == "summaries" else {"x": SPARE, "y": SPARE}
@@ -67,7 +71,7 @@ def neighbours_per_side(settings: MineSettings) -> dict[str, int]:
 
 
 def plan_search(groups: Sequence[SearchGroup], settings: MineSettings, width: int) -> SearchPlan:
-    """Cut the search of vectors with so many numbers into parts."""
+    """Cut the search into parts; ``width`` is the number of dimensions of the vectors."""
     neighbours = neighbours_per_side(settings)
     decides = SearchOptions.of(settings).deciding() | {"neighbours": dict(neighbours)}
     needed = 0
@@ -83,10 +87,11 @@ def plan_search(groups: Sequence[SearchGroup], settings: MineSettings, width: in
 def find_neighbours(
     x: Encoded, y: Encoded, settings: MineSettings, inputs: Mapping[str, str], run: Run
 ) -> tuple[DatasetFolder, list[SearchGroup]]:
-    """Search both ways and save the neighbours in the subfolder ``search``; finished parts are kept.
+    """Search in both directions, and save the neighbours in the subfolder ``search``.
 
-    Indexes that have to be trained are kept in ``indexes``. ``inputs`` are the fingerprints of the encoded
-    corpora, by name. The groups are returned with the folder.
+    Parts that an earlier run has finished are not searched again. Indexes that have to be trained are saved
+    in the subfolder ``indexes``. ``inputs`` are the fingerprints of the encoded corpora, by name. Returned
+    are the folder of the search and the groups.
     """
     groups = shared_groups(x, y)
     options = SearchOptions.of(settings)
@@ -106,18 +111,18 @@ def find_neighbours(
 
 
 def _report_untrained(plan: SearchPlan, index: str, run: Run) -> None:
-    """Say how many parts were searched without the index, as they have too few vectors to train it."""
+    """Report how many parts have too few vectors to train the index, and were searched without one."""
     ranges = [part.blocks[0].others for part in plan.parts]
     few = sum(stop - start < plan.needed for start, stop in ranges)
     if few:
         run.progress.say(
-            f"index {index}: is trained on {plan.needed:,} vectors; {few} of {len(ranges)} parts have fewer "
-            "and were searched without an index"
+            f"index {index}: its training needs {plan.needed:,} vectors; {few} of {len(ranges)} parts have "
+            "fewer and were searched without an index"
         )
 
 
 def _open_vectors(x: Encoded, y: Encoded) -> SideVectors:
-    """Open the vectors of all groups on this machine."""
+    """Open the vectors of both corpora on this machine; the result selects those of a group and side."""
     x, y = x.local(), y.local()
     groups = shared_groups(x, y)
 

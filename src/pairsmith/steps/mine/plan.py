@@ -1,4 +1,4 @@
-"""Cost estimates of ``mine``, ``filter`` and ``rewrite``: a sample is processed, timed and extrapolated."""
+"""Cost estimates of ``mine``, ``filter`` and ``rewrite``, extrapolated from a sample that is processed."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -36,11 +36,14 @@ CALIBRATION_TEXTS = 256
 CALIBRATION_ROWS = 8_192
 CALIBRATION_WRITTEN = 16
 _CANDIDATE_BYTES = 48
-"""Bytes of a candidate in scratch files: the pair, and the two sorts that may go on at the same time."""
+"""Bytes of a candidate in scratch files: the pair, and two sorts that may run at the same time."""
 
 
 def plan_mine(settings: MineSettings, before: Before) -> Estimate:
-    """Encode some texts and search some vectors; the search grows with n·m within each group."""
+    """Estimate ``mine``: encode a sample of texts, and search random vectors.
+
+    The time of the search is proportional to the number of pairs of an input and an output in each group.
+    """
     encode, width, loading = load_search_encoder(settings)
     trained = settings.encoder not in before
     style = load_style_classifier(settings.encoder) if settings.style and trained else None
@@ -75,16 +78,20 @@ def plan_mine(settings: MineSettings, before: Before) -> Estimate:
 
 
 def _most_pairs(settings: MineSettings, counts: Sequence[int]) -> int:
-    """Most pairs that are chosen from this many inputs and outputs."""
+    """The largest number of pairs that can be selected; ``counts`` are those of inputs and of outputs."""
     most = settings.k * sum(counts) if settings.retrieval == "candidates" else min(counts)
     return min(settings.best or most, most)
 
 
 @dataclass(slots=True)
 class _Sample:
-    """A sample of a corpus: some of its units, at least one, and the mean number of units in a record.
+    """A sample of a corpus.
 
-    ``records`` counts the records of each group; ``kept`` is the share of units in the style of the seeds.
+    Attributes:
+        units: some units of the corpus, at least one.
+        per_record: the mean number of units in a record.
+        records: the number of records of each group in the whole corpus.
+        kept: the share of the units that are in the style of the seeds.
     """
 
     units: Sequence[Unit]
@@ -118,13 +125,13 @@ def _sample(corpus: Corpus, settings: MineSettings, before: Before) -> _Sample:
 
 
 def _products(x: _Sample, y: _Sample) -> float:
-    """Pairs of an input and an output that an exact search compares; an index compares fewer."""
+    """The number of pairs that an exact search compares; a search with an index compares fewer."""
     pairs = sum(count * y.records[group] for group, count in x.records.items())
     return pairs * x.per_record * x.kept * y.per_record * y.kept
 
 
 def _neighbours(counts: Sequence[int], settings: MineSettings) -> int:
-    """The number of neighbours that are saved; each part of the search saves its own."""
+    """The number of neighbours that are saved; each part of the search saves those that it has found."""
     inputs, outputs = counts
     most = neighbours_per_side(settings)
     if settings.index:  # each index is searched with all texts of the other side
@@ -134,7 +141,7 @@ def _neighbours(counts: Sequence[int], settings: MineSettings) -> int:
 
 
 def _pairs(sampled: Sequence[_Sample], schema: pa.Schema) -> pa.Table:
-    """Rows about as long as those that will be mined."""
+    """Rows about as long as those of the mined pairs."""
     rows = [
         {
             "id": str(number),
@@ -151,12 +158,12 @@ def _pairs(sampled: Sequence[_Sample], schema: pa.Schema) -> pa.Table:
 
 
 def plan_filter(settings: FilterSettings, before: Before) -> Estimate:
-    """Estimate ``filter`` on some pairs."""
+    """Estimate ``filter``: judge a sample of the pairs."""
     sample, count = _first_rows(settings.pairs, before)
     loading = per_pair = 0.0
     if settings.judge != "margin":
         loading, per_pair = timed_judge(settings.judging(), before, sample)
-    if settings.judge == "likeness":  # some pairs are encoded before, to learn from
+    if settings.judge == "likeness":  # its classifier is trained on encoded pairs before
         loading += per_pair * min(count, LEARNED_FROM)
     return sharded(
         loading=loading,
@@ -169,7 +176,7 @@ def plan_filter(settings: FilterSettings, before: Before) -> Estimate:
 
 
 def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
-    """Estimate ``rewrite`` on some texts."""
+    """Estimate ``rewrite``: generate a sample of the texts."""
     sample, count = _first_rows(settings.pairs, before)
     check_pair_columns(sample, settings)
     count = min(count, settings.best or count)
@@ -194,6 +201,6 @@ def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
 
 
 def _first_rows(pairs: str, before: Before) -> tuple[pa.Table, int]:
-    """Some rows of a folder, and the number of all."""
+    """The first rows of a folder of pairs, and the number of all its rows."""
     training_rows = open_training_rows(pairs, "taken")
     return training_rows.head(CALIBRATION_TEXTS), counted(pairs, before, len(training_rows), "train")

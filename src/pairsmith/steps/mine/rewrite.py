@@ -1,6 +1,6 @@
-"""The step ``rewrite``: a model generates one side of mined pairs anew, for comparison with mining (Gen).
+"""The step ``rewrite``: replace one side of mined pairs by generated texts, the ablation Gen of M11.
 
-pairs -> answers in passages, or documents -> generated questions, or summaries -> rows
+pairs -> answers in their passages, or documents -> generated questions, or summaries -> rows
 """
 
 from collections.abc import Callable, Sequence
@@ -43,16 +43,17 @@ from pairsmith.steps.mine.settings import RewriteSettings
 from pairsmith.steps.shared import load_options, refuse_sources
 
 _NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
+"""The columns that pairs need, by kind."""
 _ORIGINAL = ("margin", "score", "input_id", "output_id")
 """Columns that score or identify the original pair, and do not apply to the rewritten one."""
 _WRITTEN = {"reading": "input", "summaries": "output"}
-"""The side that the model writes."""
+"""The column of the pairs that the model writes, by kind."""
 
 
 def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
-    """Generate the questions or summaries of pairs anew; see ``RewriteSettings``. Rows keep their order.
+    """Generate new questions or summaries for pairs; see ``RewriteSettings`` for the settings.
 
-    Of several splits ``train`` is read, or the one that is named.
+    If there are several splits, ``train`` is read unless another one is named. Rows keep their order.
     """
     settings = resolve_dtype(settings, run)
     refuse_sources(run, pairs=settings.pairs, model=settings.model)
@@ -61,7 +62,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     check_pair_columns(pairs, settings)
     pairs = pairs.drop_columns([name for name in pairs.column_names if _is_original(name, settings.kind)])
     revision = model_revision(settings.model)
-    shards = max(1, -(-pairs.num_rows // settings.shard_size))  # without pairs one that is empty
+    shards = max(1, -(-pairs.num_rows // settings.shard_size))  # without pairs, there is one empty shard
     writer = FolderWriter.start(
         run,
         step="rewrite",
@@ -75,13 +76,13 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         return nothing_to_do(writer, run)
     texts = model_inputs(pairs, settings.kind)
     first: dict[str, int] = {}
-    # For a text that repeats an earlier one, the model would write the same.
-    again = pa.array([first.setdefault(text, i) != i for i, text in enumerate(texts)], pa.bool_())
+    # The model would write the same text again for an input that repeats an earlier one.
+    repeats = pa.array([first.setdefault(text, i) != i for i, text in enumerate(texts)], pa.bool_())
     remaining, done = shards_left(writer, shards, pairs.num_rows, settings.shard_size)
     commit_each(
         writer,
         partial(_load_writer, settings, revision),
-        row_shards(pairs.append_column("again", again), settings.shard_size, remaining),
+        row_shards(pairs.append_column("repeats", repeats), settings.shard_size, remaining),
         ExecutorChoice.of(settings),
         run,
         title="write",
@@ -94,30 +95,32 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
 
 
 def _is_original(name: str, kind: str) -> bool:
-    """Whether a column is of ``_ORIGINAL``, or one that ``mine`` kept of the side that is written anew."""
+    """Whether a column describes the text that is replaced.
+
+    Such columns are those of ``_ORIGINAL``, and those that ``mine`` kept of the replaced text's record.
+    """
     return name in _ORIGINAL or name.removeprefix("original_").startswith(f"{_WRITTEN[kind]}_")
 
 
 def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[RowShard, RowsAndRejects]:
-    """Load the model; what is returned makes rewritten pairs and rejects of a shard."""
+    """Load the model; returns the function that turns a shard of pairs into rewritten pairs and rejects."""
     check_revision(settings.model, revision, worker)
     write = writer(load_text_generator(settings.model, settings.kind, **load_options(settings)), settings)
 
     def rewrite_shard(shard: RowShard, advance: Advance) -> RowsAndRejects:
-        again = shard.rows["again"].combine_chunks()
-        pairs = shard.rows.drop_columns("again")
-        texts = write(model_inputs(pairs.filter(pc.invert(again)), settings.kind), advance=advance)
-        advance(pairs.num_rows - len(texts))
-        written = iter(texts)
-        return rewritten(
-            pairs, [None if is_repeat else next(written) for is_repeat in again.to_pylist()], settings.kind
-        )
+        repeats = shard.rows["repeats"].combine_chunks()
+        pairs = shard.rows.drop_columns("repeats")
+        generated = write(model_inputs(pairs.filter(pc.invert(repeats)), settings.kind), advance=advance)
+        advance(pairs.num_rows - len(generated))
+        left = iter(generated)
+        texts = [None if is_repeat else next(left) for is_repeat in repeats.to_pylist()]
+        return rewritten(pairs, texts, settings.kind)
 
     return rewrite_shard
 
 
 def writer(model: TextGenerator, settings: RewriteSettings) -> Callable[..., list[str]]:
-    """A function that generates the texts for some inputs, as ``generate_outputs`` does."""
+    """The function that generates a text for each of its inputs: ``generate_outputs`` with these settings."""
     return partial(
         generate_outputs,
         model,
@@ -129,16 +132,16 @@ def writer(model: TextGenerator, settings: RewriteSettings) -> Callable[..., lis
 
 
 def model_inputs(pairs: pa.Table, kind: str) -> list[str]:
-    """The model's input for each pair: the answer with its passage, or the document."""
+    """The model's input for each pair: the answer in its passage (``reading``) or the document."""
     if kind == "summaries":
         documents: list[str] = pairs["input"].to_pylist()
         return documents
-    both = zip(pairs["answers"].to_pylist(), pairs["context"].to_pylist(), strict=True)
-    return [answer_in_passage(answers["text"][0], passage) for answers, passage in both]
+    answers_and_passages = zip(pairs["answers"].to_pylist(), pairs["context"].to_pylist(), strict=True)
+    return [answer_in_passage(answers["text"][0], passage) for answers, passage in answers_and_passages]
 
 
 def check_pair_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
-    """Check that the pairs have the columns of their kind."""
+    """Check that the pairs have the columns that their kind needs."""
     needed = _NEEDED[settings.kind]
     if missing := [name for name in needed if name not in pairs.column_names]:
         raise InputError(
@@ -148,9 +151,10 @@ def check_pair_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
 
 
 def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> RowsAndRejects:
-    """Replace the questions, or summaries, of pairs by ``texts``; pairs that got none become rejects.
+    """Replace the questions or summaries of n pairs by n ``texts``.
 
-    A text is None where an earlier pair has the same model input.
+    A text is None if an earlier pair has the same model input, and empty if the model generated nothing;
+    these pairs become rejects.
     """
     side = _WRITTEN[kind]
     rows, rejects = [], []

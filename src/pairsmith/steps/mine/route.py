@@ -1,7 +1,7 @@
 """The step ``mine``: find naturally occurring pairs in two corpora (few-shot mining).
 
-corpora -> units -> vectors of those in the seeds' style (M4) -> nearest neighbours both ways, without copies
-(M5) -> margin score (M3) -> rows
+corpora -> texts to pair -> vectors of the texts in the style of the seeds (M4) -> nearest neighbours in both
+directions, without those that may not be paired (M5) -> margin scores (M3) -> selected pairs -> rows
 """
 
 import math
@@ -50,17 +50,17 @@ from pairsmith.steps.search_parts import SearchGroup, check_index
 from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 100_000
-"""Most pairs, and most texts that are copies, in a shard."""
+"""Largest number of pairs in a shard, and of rejects for texts that repeat an earlier one."""
 
-_MUCH = 0.2
-"""Of a corpus. Where more of it is in another style than the seeds, the option that says so is named."""
+_LARGE_SHARE = 0.2
+"""If a larger share of a corpus is dropped for its style, the progress names the option that keeps it."""
 
 
 def mine(settings: MineSettings, run: Run) -> DatasetFolder:
-    """Mine pairs; see ``MineSettings`` for what can be set.
+    """Mine pairs; see ``MineSettings`` for the settings.
 
-    Vectors are kept in the subfolders ``inputs`` and ``outputs``, neighbours in ``search``, and indexes that
-    were trained in ``indexes``.
+    Intermediate results are saved in subfolders: the vectors in ``inputs`` and ``outputs``, the neighbours
+    in ``search``, and trained indexes in ``indexes``.
     """
     settings = resolve_dtype(settings, run)
     refuse_sources(run, inputs=settings.inputs, outputs=settings.outputs)
@@ -77,7 +77,8 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     )
     if writer.finished:
         return nothing_to_do(writer, run)
-    for corpus in both:  # fail on a missing package before hours of encoding
+    # Missing packages and unusable indexes are reported here, before hours of encoding.
+    for corpus in both:
         cutter(corpus.name, settings.units())
     if settings.index:
         check_index(settings.index)
@@ -85,56 +86,60 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     if styled and load_style_classifier(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
-    records = [corpus.count() for corpus in both]  # fail on a row of either before hours of encoding
-    # Units of text are encoded, and those that are unlike the seeds left out (M4).
+    # 0. Count the records; a row that cannot be read is reported here, too.
+    records = [corpus.count() for corpus in both]
+    # 1. Encode both corpora, and leave out texts that are not in the style of the seeds (M4).
     folders = [
         encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name), count)
         for corpus, count in zip(both, records, strict=True)
     ]
-    unencoded = _without_vector(folders, run)
+    left_out_before = _left_out_before(folders, run)
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
     with ScratchFiles(run.out) as scratch:
         x, y = (Encoded.of(folder, scratch(name)) for folder, name in zip(folders, ("x", "y"), strict=True))
         texts = _texts(x, both[0], settings, scratch("xs")), _texts(y, both[1], settings, scratch("ys"))
         forward, backward, pairs = (PairFile(scratch(name)) for name in ("forward", "backward", "chosen"))
-        # The nearest neighbours of all texts, both ways (M3).
+        # 2. Search the nearest neighbours of all texts, in both directions (M3).
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
         near, groups = find_neighbours(x, y, settings, encodings, run)
-        # The k nearest that may be paired (M5), with their margins (M3).
+        # 3. Keep the k nearest that may be paired (M5), and compute their margins (M3).
         left_out, unscored = scored_candidates(
             near.batches("train"), groups, (x, y), texts, settings, (forward, backward), run.out
         )
-        # All of them, or those of a retrieval rule.
+        # 4. Select pairs by the retrieval rule, and write them.
         both_ways, sizes = (forward.parts(), backward.parts()), (len(x), len(y))
         pairs.extend(select_pairs(*both_ways, settings.retrieval, sizes, best=settings.best, folder=run.out))
         _commit(writer, pairs, (x, y), texts, settings, schema)
         unpaired = _without_candidates(x, y, groups, (forward, backward), settings)
-        counts = unencoded | {"inputs": len(x), "outputs": len(y), "groups": len(groups)}
+        counts = left_out_before | {"inputs": len(x), "outputs": len(y), "groups": len(groups)}
         counts |= {"candidates of inputs": len(forward), "candidates of outputs": len(backward)}
         counts |= unpaired | {"left out word for word": left_out, "without a margin": unscored}
-    _tell(left_out, unpaired, settings, run)
+    _report(left_out, unpaired, settings, run)
     return finished(writer, _card(settings, both, counts), run)
 
 
 def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
     """The corpora of the inputs and of the outputs."""
-    one, other, group = settings.inputs, settings.outputs, settings.group_column
-    of_inputs, of_outputs = columns_to_keep(settings)
+    inputs, outputs, group = settings.inputs, settings.outputs, settings.group_column
+    keep_x, keep_y = columns_to_keep(settings)
     prefer = ("question",) if settings.kind == "reading" else ()
     return (
-        Corpus("inputs", one, settings.input_column, group, hashes("inputs", one), prefer, keep=of_inputs),
-        Corpus("outputs", other, settings.output_column, group, hashes("outputs", other), keep=of_outputs),
+        Corpus("inputs", inputs, settings.input_column, group, hashes("inputs", inputs), prefer, keep=keep_x),
+        Corpus("outputs", outputs, settings.output_column, group, hashes("outputs", outputs), keep=keep_y),
     )
 
 
 def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path) -> CorpusTexts:
-    """The texts of a corpus, with the columns to keep, in a file."""
+    """Write the distinct texts of a corpus, with the columns to keep, into a file."""
     return CorpusTexts(texts_with_columns(encoded, corpus, settings), file, list(corpus.keep.values()))
 
 
-def _without_vector(folders: Sequence[DatasetFolder], run: Run) -> dict[str, int]:
-    """How many texts were left out before the search, by corpus and reason; this is said, too."""
+def _left_out_before(folders: Sequence[DatasetFolder], run: Run) -> dict[str, int]:
+    """Count and report the texts that were left out before the search, by corpus and reason.
+
+    ``folders`` are those of the encoded inputs and outputs.
+    """
     left_out: dict[str, int] = {}
     for folder in folders:
         name, totals = folder.path.name, folder.manifest.counts
@@ -147,7 +152,7 @@ def _without_vector(folders: Sequence[DatasetFolder], run: Run) -> dict[str, int
                 f"search ({reasons}); they are in {folder.path}/rejects"
             )
         of_style = sum(n for reason, n in totals.rejects_by_reason.items() if reason.startswith(f"{STYLE}:"))
-        if of_style > _MUCH * texts:
+        if of_style > _LARGE_SHARE * texts:
             run.progress.say(f"with --style 0, {name} of every style are kept")
     return left_out
 
@@ -160,7 +165,7 @@ def _commit(
     settings: MineSettings,
     schema: pa.Schema,
 ) -> None:
-    """Write the pairs, and as rejects those below the threshold and the copies in both corpora."""
+    """Write the pairs; pairs below the threshold and repeated texts of both corpora become rejects."""
     x, y = corpora
     rows_and_copies = max(len(pairs), x.copy_count + y.copy_count)
     for number in range(max(1, -(-rows_and_copies // SHARD_ROWS))):
@@ -168,22 +173,23 @@ def _commit(
             continue
         first, stop = number * SHARD_ROWS, (number + 1) * SHARD_ROWS
         rows, rejects = split_by_threshold(pairs[first:stop], texts, settings)
-        lost = [
+        all_rejects = [
             to_table(rejects, REJECT),
             x.copies("inputs", first, stop),
             y.copies("outputs", max(0, first - x.copy_count), max(0, stop - x.copy_count)),
         ]
-        writer.commit(number, {"train": pa.Table.from_pylist(rows, schema=schema)}, pa.concat_tables(lost))
+        table = pa.Table.from_pylist(rows, schema=schema)
+        writer.commit(number, {"train": table}, pa.concat_tables(all_rejects))
 
 
 def schema_of(settings: MineSettings, corpora: Sequence[Corpus]) -> pa.Schema:
-    """The columns of the pairs."""
+    """The schema of the mined pairs, with the columns to keep."""
     own = MINED_ANSWER if settings.kind == "reading" else MINED_PAIR
     return kept_schema(kept_schema(own, corpora[0].keep), corpora[1].keep)
 
 
-def _tell(left_out: int, unpaired: Mapping[str, int], settings: MineSettings, run: Run) -> None:
-    """Say how many neighbours were left out (M5), and how many texts are in no pair."""
+def _report(left_out: int, unpaired: Mapping[str, int], settings: MineSettings, run: Run) -> None:
+    """Report how many neighbours were left out (M5), and how many texts are in no pair, by reason."""
     if left_out:
         run.progress.say(
             f"{left_out:,} nearer neighbours are left out on purpose: if one text of a pair (or its answer) "
@@ -202,10 +208,13 @@ def _without_candidates(
     candidates: tuple[PairFile, PairFile],
     settings: MineSettings,
 ) -> dict[str, int]:
-    """How many texts are in no pair, by the reason; ``candidates`` are those of inputs and of outputs."""
+    """Count the texts that are in no pair, by reason.
+
+    ``candidates`` are the files of the inputs' candidates and of the outputs' candidates.
+    """
     forward, backward = candidates
     has, grouped = forward.has(len(x)), bool(settings.group_column)
-    if settings.retrieval in ("candidates", "max"):  # which take the candidates of the outputs, too
+    if settings.retrieval in ("candidates", "max"):  # these rules also use outputs' candidates
         has |= backward.has(len(x))
     inputs = _searched(x, [group.x for group in groups], grouped)
     counts = {"inputs without a candidate": int((inputs & ~has).sum())}
@@ -220,7 +229,11 @@ def _without_candidates(
 
 
 def _searched(corpus: Encoded, numbers: Sequence[NDArray[np.int64]], grouped: bool) -> NDArray[np.bool_]:
-    """Which texts of a corpus were searched, ``(n,)``; of a text in several groups, the first."""
+    """Whether each of a corpus's n texts was searched, ``(n,)`` bool; ``numbers`` are those of each group.
+
+    If texts are ``grouped``, a text that is in several groups counts once, by the number of its first
+    occurrence.
+    """
     searched = np.zeros(len(corpus), np.bool_)
     firsts = corpus.firsts() if grouped else None
     for of_group in numbers:
@@ -231,7 +244,7 @@ def _searched(corpus: Encoded, numbers: Sequence[NDArray[np.int64]], grouped: bo
 def split_by_threshold(
     pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts], settings: MineSettings
 ) -> tuple[list[dict[str, Any]], list[Reject]]:
-    """Rows for the pairs whose margin reaches the threshold, and rejects for the others."""
+    """The rows of the pairs whose margin is at least the threshold, and the rejects for the other pairs."""
     rows = _rows(pairs, texts)
     least = -math.inf if settings.threshold is None else settings.threshold
     rejects = [
@@ -243,21 +256,21 @@ def split_by_threshold(
 
 
 def _rows(pairs: ScoredCandidates, texts: tuple[CorpusTexts, CorpusTexts]) -> list[dict[str, Any]]:
-    units = (of.rows(side.tolist()) for of, side in zip(texts, (pairs.x, pairs.y), strict=True))
-    rows = zip(*units, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True)
+    inputs, outputs = texts[0].rows(pairs.x.tolist()), texts[1].rows(pairs.y.tolist())
+    rows = zip(inputs, outputs, pairs.margin.tolist(), pairs.similarity.tolist(), strict=True)
     return [
-        as_columns(mined_pair(one["text"], _output(other), *scores)) | _kept(one) | _kept(other)
-        for one, other, *scores in rows
+        as_columns(mined_pair(x["text"], _output(y), margin, cosine)) | _kept_columns(x) | _kept_columns(y)
+        for x, y, margin, cosine in rows
     ]
 
 
-def _kept(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that are kept of the record that a text is from."""
+def _kept_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a text's row that were kept of its record."""
     return {name: value for name, value in row.items() if name not in ENCODED_TEXTS.names}
 
 
 def _output(row: Mapping[str, Any]) -> str | AnswerInPassage:
-    """The output of a row of ``ENCODED_TEXTS``: a text, or an answer in its passage."""
+    """The output in a row of ``ENCODED_TEXTS``: a text, or a candidate answer in its passage."""
     if row["answer"] is None:
         return str(row["text"])
     return AnswerInPassage(row["answer"], row["answer_start"], row["context"])

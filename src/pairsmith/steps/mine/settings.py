@@ -53,12 +53,12 @@ class MineSettings(WorkerSettings):
     )
     keep_input_column: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Column of --inputs, such as url, that the pairs keep as a text, with input_ before its "
-        "name. Of records with the same text, the first one counts.",
+        description="Column of --inputs, such as url, to keep in the pairs: as text, with input_ before its "
+        "name. If several records have the same text, the first one's value is kept.",
     )
     keep_output_column: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Column of --outputs that the pairs keep in the same way, with output_ before its name.",
+        description="Column of --outputs to keep in the pairs in the same way, with output_ before its name.",
     )
     answers: str = Field(
         default="rule",
@@ -76,15 +76,16 @@ class MineSettings(WorkerSettings):
         ge=0,
         le=1,
         description="Drop questions (for kind summaries: sentences) whose probability of being in the style "
-        "of the seeds is lower than this; 0 keeps all. It needs an encoder that train-biencoder wrote; with "
-        "other encoders, all are kept.",
+        "of the seeds is lower than this; 0 keeps all. This needs the style classifier of an encoder that "
+        "train-biencoder wrote; with other encoders, all are kept.",
     )
     k: int = Field(
         default=4,
         ge=1,
         le=1024,
-        description="Number of nearest neighbours to compare, in each direction; those that --verbatim drops "
-        "do not count. More neighbours take more time and memory, but not in proportion.",
+        description="Number of nearest neighbours of each text, in each direction, that are its candidates "
+        "and enter its margin; neighbours that --verbatim drops do not count. More neighbours take more time "
+        "and memory, but less than in proportion.",
     )
     margin: Literal["ratio", "distance", "absolute"] = Field(
         default="ratio",
@@ -125,8 +126,8 @@ class MineSettings(WorkerSettings):
         default=1.0,
         gt=0,
         allow_inf_nan=False,
-        description="Gigabytes of similarities that the search may hold at once. It also needs memory for "
-        "the vectors, about 200 bytes per text, and 30 bytes per neighbour.",
+        description="Memory in gigabytes for the similarities that the search holds at once. The vectors, "
+        "about 200 bytes per text, and 30 bytes per neighbour come on top.",
         json_schema_extra=NO_EFFECT,
     )
     shard_size: int = Field(
@@ -159,7 +160,7 @@ class MineSettings(WorkerSettings):
         return self
 
     def units(self) -> UnitOptions:
-        """What is cut from the records of both corpora."""
+        """How the records of both corpora are cut into the texts to encode."""
         return UnitOptions.of(self)
 
     def encoding(self) -> EncodingOptions:
@@ -200,8 +201,8 @@ class FilterSettings(WorkerSettings):
     )
     seeds: str | None = Field(
         default=None,
-        description="With --judge likeness, labelled pairs of the kind that was mined, as for "
-        "train-biencoder.",
+        description="With --judge likeness, the labelled pairs that the kept pairs should be like: of the "
+        "same kind as the mined pairs, as for train-biencoder.",
         json_schema_extra=BY_CONTENT,
     )
     cue: str | None = Field(
@@ -212,15 +213,15 @@ class FilterSettings(WorkerSettings):
     )
     beside: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Columns of numbers, such as margin, that are added to the judge's score: pairs are "
-        "ranked, or with --rank-by chosen, by the sum of all, each standardised over all pairs.",
+        description="Columns of numbers, such as margin, that are added to the judge's score, all "
+        "standardised over all pairs. The sum ranks the pairs or, with --rank-by, chooses one of each input.",
     )
     rank_by: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Columns of numbers, such as score, which an earlier filter wrote. The judge then only "
-        "chooses one pair of each input, and the sum of these columns, each standardised over all pairs, "
-        "ranks the chosen pairs. This is for cross-encoders that are trained to rank the outputs of one "
-        "input, as for summaries: their scores cannot be compared between inputs.",
+        description="Columns of numbers, such as the score of an earlier filter, whose sum ranks the pairs, "
+        "each standardised over all pairs; the judge then only chooses one pair of each input. This is for "
+        "cross-encoders that are trained to rank the outputs of one input, as for summaries: their scores "
+        "cannot be compared between inputs.",
     )
     by: Literal["auto", "score", "agreement"] = Field(
         default="auto",
@@ -248,8 +249,8 @@ class FilterSettings(WorkerSettings):
     threshold: float | None = Field(
         default=None,
         allow_inf_nan=False,
-        description="Keep only pairs whose score, or whose agreement from 0 to 1, is at least this; with "
-        "--beside or --rank-by the sum that ranks them counts.",
+        description="Keep only pairs whose score is at least this: the judge's score, with --by agreement "
+        "the agreement from 0 to 1, and with --beside or --rank-by the sum that ranks the pairs.",
     )
     device: Device = "auto"
     dtype: Dtype = "auto"
@@ -276,7 +277,10 @@ class FilterSettings(WorkerSettings):
         elif self.seeds is None:
             raise ValueError("seeds is missing: give the labelled pairs that kept pairs should be like")
         elif self.by == "agreement":
-            raise ValueError("judge likeness has no scores that agree with others; leave out by agreement")
+            raise ValueError(
+                "judge likeness gives no scores from 0 to 1 that could agree with others; leave out --by "
+                "agreement"
+            )
         if self.by == "agreement":
             only = "by agreement, which compares the judge's scores with the pairs' own"
             refuse(self, ("beside", "rank_by"), only)
@@ -294,7 +298,7 @@ class FilterSettings(WorkerSettings):
         return self
 
     def judging(self) -> JudgeOptions:
-        """How a model judges the pairs; there is one unless ``judge`` is margin."""
+        """How the model judges the pairs; not for the judge ``margin``, which has no model."""
         return JudgeOptions.of(self)
 
 
@@ -323,8 +327,8 @@ class RewriteSettings(WorkerSettings):
     max_length: int | None = Field(
         default=None,
         ge=8,
-        description="Longest input text in tokens; the rest is cut off. Unset: as many as train-summarizer "
-        "cut them to, else the model's own limit.",
+        description="Longest input text in tokens; the rest is cut off. Unset: the limit with which "
+        "train-summarizer trained the model, else the model's own limit.",
     )
     batch_size: int = Field(
         default=8,

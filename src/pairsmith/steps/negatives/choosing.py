@@ -1,4 +1,4 @@
-"""Chooses the negatives of each pair among its candidates, and makes the rows and rejects."""
+"""The choice of each pair's negatives among the candidates of its query, and the rows and rejects."""
 
 from pathlib import Path
 
@@ -23,28 +23,31 @@ from pairsmith.steps.search_parts import NO_NEIGHBOUR, NeighbourFile
 def choose_negatives(
     pairs: QueryPairs,
     candidates: NeighbourFile,
-    of_rows: Float32s,
+    positive_scores: Float32s,
     settings: NegativesSettings,
     file: Path,
 ) -> NeighbourFile:
-    """The negatives of each row and their scores, in a file; none for rows that are no pairs.
+    """Choose the negatives of each row; a row that is not a pair gets none.
 
     Args:
-        pairs: the rows, and the number of each one's query.
-        candidates: those of each query, with their scores.
-        of_rows: ``(rows,)``, the score of each row's positive.
-        settings: the rule, and how negatives are picked.
-        file: where the numbers and the scores are written.
+        pairs: the rows that were read, with the number of each row's query.
+        candidates: the candidates of each query, by their numbers in the corpus, and their scores.
+        positive_scores: ``(rows,)`` float32, the score of each row's positive.
+        settings: the settings of ``negatives``: the limits of the scores, and how negatives are picked.
+        file: the file into which the chosen negatives are written.
+
+    Returns:
+        the negatives of each row, by their numbers in the corpus, and their scores.
     """
     share = settings.positive_share or None
     rule = NegativesRule(settings.negatives, share, settings.margin, settings.lowest, settings.highest)
     chosen = NeighbourFile.empty(len(pairs.fault), settings.negatives, file)
-    ids, scores, good, limit = candidates.ids, candidates.similarities, pairs.good, of_rows
+    ids, scores, good, limit = candidates.ids, candidates.similarities, pairs.good, positive_scores
     if settings.compare == "lowest":
-        limit = lowest_of_queries(of_rows[good], pairs.query[good], len(ids))[pairs.query]
+        limit = lowest_of_queries(positive_scores[good], pairs.query[good], len(ids))[pairs.query]
     for rows in in_batches(good, PAIRS_AT_ONCE):
-        asking = pairs.query[rows]
-        candidate_scores = np.where(ids[asking] == NO_NEIGHBOUR, -np.inf, scores[asking])
+        queries = pairs.query[rows]
+        candidate_scores = np.where(ids[queries] == NO_NEIGHBOUR, -np.inf, scores[queries])
         draws = None
         if settings.pick == "random":
             streams = np.array([stream_key("negatives", row) for row in _ids(pairs, rows)], np.uint64)
@@ -53,15 +56,16 @@ def choose_negatives(
                 settings.seed, np.repeat(streams, width), np.tile(np.arange(width), len(rows))
             ).reshape(candidate_scores.shape)
         places = chosen_places(candidate_scores, limit[rows], rule, draws)
-        none = places < 0
+        missing = places < 0
         at = np.maximum(places, 0)
-        chosen.ids[rows] = np.where(none, NO_NEIGHBOUR, np.take_along_axis(ids[asking], at, axis=1))
-        chosen.similarities[rows] = np.where(none, -np.inf, np.take_along_axis(candidate_scores, at, axis=1))
+        chosen.ids[rows] = np.where(missing, NO_NEIGHBOUR, np.take_along_axis(ids[queries], at, axis=1))
+        chosen_scores = np.take_along_axis(candidate_scores, at, axis=1)
+        chosen.similarities[rows] = np.where(missing, -np.inf, chosen_scores)
     return chosen
 
 
 def _ids(pairs: QueryPairs, rows: NDArray[np.int64]) -> list[str]:
-    """The id of each pair: those of its two texts as they were given."""
+    """The id of each pair: the ids of its query and its positive, as they were read, joined by a hyphen."""
     table = rows_at(pairs.table, rows)
     texts = (table[name].to_pylist() for name in ("query", "positive"))
     return ["-".join(map(text_id, pair)) for pair in zip(*texts, strict=True)]
@@ -71,13 +75,19 @@ def shard_of_rows(
     part: slice,
     positives: EncodedPositives,
     chosen: NeighbourFile,
-    of_rows: Float32s,
+    positive_scores: Float32s,
     passages: CorpusTexts,
     settings: NegativesSettings,
 ) -> tuple[dict[str, pa.Table], pa.Table]:
-    """The rows of ``NEGATIVES`` for some rows of the pairs, and rejects for the others.
+    """A shard of the result: the rows of ``NEGATIVES``, and rejects for pairs without enough negatives.
 
-    ``chosen`` and ``of_rows`` are what ``choose_negatives`` gave and took.
+    Args:
+        part: the range of the rows that were read.
+        positives: the rows, with the text of each row's positive.
+        chosen: the negatives of each row, as ``choose_negatives`` returns them.
+        positive_scores: ``(rows,)`` float32, the score of each row's positive.
+        passages: the texts of the corpus.
+        settings: the settings of ``negatives``.
     """
     pairs = positives.pairs
     numbers = np.arange(part.start, part.stop)
@@ -88,16 +98,16 @@ def shard_of_rows(
     for number, row, count in zip(numbers.tolist(), table, counts.tolist(), strict=True):
         if count < enough:
             fault = int(pairs.fault[number])
-            score = {} if fault != GOOD else {"score": float(of_rows[number])}
+            score = {} if fault != GOOD else {"score": float(positive_scores[number])}
             why = FAULTS.get(fault, ("negatives", _TOO_FEW[count > 0]))
             rejects.append(Reject.of(text_id(row["query"]), *why, row | score))
-    held = iter(
+    negatives = iter(
         passages.rows(chosen.ids[kept][chosen.ids[kept] != NO_NEIGHBOUR].tolist()) if len(kept) else []
     )
     rows = []
     for number, positive in zip(kept.tolist(), positives.texts(kept), strict=True):
         pair, count = table[number - part.start], int(counts[number - part.start])
-        texts = [next(held) for _ in range(count)]
+        texts = [next(negatives) for _ in range(count)]
         query_id, positive_id = text_id(pair["query"]), text_id(positive)
         rows.append(
             {
@@ -105,7 +115,7 @@ def shard_of_rows(
                 "query": pair["query"],
                 "positive": positive,
                 "negatives": [text["text"] for text in texts],
-                "score": float(of_rows[number]),
+                "score": float(positive_scores[number]),
                 "scores": chosen.similarities[number, :count].tolist(),
                 "query_id": pair["query_id"] or query_id,
                 "positive_id": positive_id,
@@ -116,4 +126,4 @@ def shard_of_rows(
 
 
 _TOO_FEW = {False: "no text of these ranks is allowed by the scores", True: "fewer negatives than wanted"}
-"""Why a pair is no row, by whether it has any negatives."""
+"""The reason of the reject for a pair with too few negatives, by whether it has any."""

@@ -1,4 +1,4 @@
-"""Queries, corpus and positives, encoded as ``mine`` does it, each into a dataset folder of its own."""
+"""Encoding of the queries, the corpus and the positives, each into a dataset folder of its own."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ from pairsmith.steps.vectors import VectorFile
 
 
 def _columns(settings: NegativesSettings, *more: str | None) -> str | None:
-    """The columns that are named, on which the texts depend; None where none is."""
-    named = [settings.query_column, settings.positive_column, *more]
-    return ", ".join(name or "" for name in named) if any(named) else None
+    """The names of the columns that the settings give, which decide the texts; None without any."""
+    names = [settings.query_column, settings.positive_column, *more]
+    return ", ".join(name or "" for name in names) if any(names) else None
 
 
 def encode_queries(
@@ -59,22 +59,27 @@ def encode_texts_of(
 
 
 def have_vector(folder: DatasetFolder, documents: Iterable[Document]) -> NDArray[np.bool_]:
-    """Which of the distinct documents that were encoded have a vector in the folder, in their order."""
+    """Whether each of n distinct documents has a vector in the folder, ``(n,)`` bool.
+
+    ``documents`` are those that were encoded into the folder, which leaves out zero vectors.
+    """
     ids = pa.chunked_array([pa.array([document.id for document in documents], pa.string())])
-    held = [text_keys(table["id"]) for table in folder.shards("train", ["id"])]
-    return np.isin(text_keys(ids), np.concatenate(held))
+    encoded = [text_keys(table["id"]) for table in folder.shards("train", ["id"])]
+    return np.isin(text_keys(ids), np.concatenate(encoded))
 
 
 @dataclass(frozen=True)
 class EncodedPositives:
-    """The text and the vector of each row's positive: the corpus's where it is there, else its own.
+    """The text and the vector of each row's positive.
+
+    If the corpus contains the positive, they are those of the corpus; else the positive is encoded itself.
 
     Attributes:
-        pairs: the rows; those whose positive has no vector have that fault.
+        pairs: the rows; a row whose positive has no vector has the fault ``NO_POSITIVE``.
         passages: the texts of the corpus.
-        place: ``(rows,)`` int64, the number of the positive in the corpus, or -1.
-        other: ``(rows,)`` int64, the number of its own vector in ``vectors``, or -1.
-        vectors: the vectors of positives that are not in the corpus; None where all are.
+        place: ``(rows,)`` int64, the number of the positive in the corpus; -1 if the corpus lacks it.
+        other: ``(rows,)`` int64, the number of the positive in ``vectors``; -1 if it is not there.
+        vectors: the vectors of the positives that the corpus lacks; None if it has all of them.
     """
 
     pairs: QueryPairs
@@ -84,16 +89,16 @@ class EncodedPositives:
     vectors: VectorFile | None
 
     def texts(self, rows: NDArray[np.int64]) -> list[str]:
-        """The positives of some rows."""
+        """The texts of the positives of these rows."""
         in_corpus = self.place[rows] >= 0
         texts: list[str] = rows_at(self.pairs.table, rows)["positive"].to_pylist()
-        held = self.passages.rows(self.place[rows][in_corpus].tolist()) if in_corpus.any() else []
-        for at, passage in zip(np.flatnonzero(in_corpus).tolist(), held, strict=True):
+        passages = self.passages.rows(self.place[rows][in_corpus].tolist()) if in_corpus.any() else []
+        for at, passage in zip(np.flatnonzero(in_corpus).tolist(), passages, strict=True):
             texts[at] = passage["text"]
         return texts
 
     def similarities(self, rows: NDArray[np.int64], queries: VectorFile, corpus: Encoded) -> Float32s:
-        """The cosine of query and positive of some rows, as the search computes them, ``(len(rows),)``."""
+        """The cosine of query and positive of these n rows, ``(n,)`` float32, rounded as in the search."""
         cosines = np.empty(len(rows), np.float32)
         in_corpus = self.place[rows] >= 0
         query_vectors = queries.every()
@@ -102,9 +107,9 @@ class EncodedPositives:
             sides.append((~in_corpus, self.other, self.vectors.every()))
         for chosen, numbers, vectors in sides:
             if chosen.any():
-                asking = query_vectors[torch.from_numpy(self.pairs.query[rows[chosen]])]
-                of_rows = torch.from_numpy(numbers[rows[chosen]])[:, None]
-                cosines[chosen] = products_with(asking, vectors, of_rows)[:, 0].numpy()
+                queries_of_rows = query_vectors[torch.from_numpy(self.pairs.query[rows[chosen]])]
+                positives = torch.from_numpy(numbers[rows[chosen]])[:, None]
+                cosines[chosen] = products_with(queries_of_rows, vectors, positives)[:, 0].numpy()
         return cosines
 
 
@@ -118,7 +123,10 @@ def encode_positives(
     run: Run,
     file: Path,
 ) -> EncodedPositives:
-    """Encode the positives that are not in the corpus into ``run.out``, their vectors into ``file``."""
+    """Encode the positives that the corpus lacks into ``run.out``, and write their vectors to ``file``.
+
+    ``place``, ``(rows,)`` int64, is the number of each row's positive in the corpus, or -1.
+    """
     other = np.full(len(place), -1, np.int64)
     lacking = pairs.good[place[pairs.good] < 0]
     if not len(lacking):
@@ -143,10 +151,11 @@ class EncodedTexts:
 
     Attributes:
         queries: the vectors of the distinct queries.
-        corpus: the vectors of the corpus's distinct texts, ``passages`` the texts.
-        copies: their ``copy_keys``, ``(texts, 2)``.
-        positives: the pairs, and the text and the vector of each one's positive.
-        fingerprints: of the folders of queries and corpus, by name.
+        corpus: the vectors of the distinct texts of the corpus.
+        passages: the distinct texts of the corpus.
+        copies: the ``copy_keys`` of these texts, ``(texts, 2)`` uint64.
+        positives: the pairs, with the text and the vector of each pair's positive.
+        fingerprints: the fingerprints of the folders ``queries`` and ``corpus``, by name.
     """
 
     queries: VectorFile
@@ -158,7 +167,7 @@ class EncodedTexts:
 
     @property
     def pairs(self) -> QueryPairs:
-        """The rows that were read, with the faults that encoding found."""
+        """The rows that were read; those without a vector have the fault ``NO_QUERY`` or ``NO_POSITIVE``."""
         return self.positives.pairs
 
 
@@ -171,10 +180,10 @@ def encode_all(
     scratch: ScratchFiles,
     run: Run,
 ) -> EncodedTexts | None:
-    """Encode the queries, the corpus and the positives, with this revision of the encoder.
+    """Encode the queries, the corpus and the positives; ``revision`` is that of the encoder.
 
-    ``inputs`` are the hashes of the pairs' source and of the corpus's. None for a rank of an array job, as
-    what follows needs the vectors of all ranks.
+    ``inputs`` are the hashes of the source of the pairs, and those of the sources of the corpus. The result
+    is None for a rank of an array job, as the next stages need the vectors of all ranks.
     """
     of_pairs, of_corpus = inputs
     query_folder = encode_queries(pairs, settings, of_pairs, revision, run.part("queries"))

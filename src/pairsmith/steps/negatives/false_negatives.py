@@ -1,4 +1,4 @@
-"""Counts negatives that are positives after all, on queries whose positives are all known."""
+"""The count of false negatives: chosen negatives that are positives according to complete labels."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,10 +15,11 @@ from pairsmith.steps.negatives.pairs import QueryPairs
 
 @dataclass(frozen=True, slots=True)
 class LabelledQueries:
-    """Queries of the pairs whose positives are all known.
+    """The queries of the pairs for which all positives are labelled.
 
-    ``queries`` is ``(queries,)`` bool; ``positives`` are their numbers with the keys of their positives
-    (``query_text_keys``), sorted.
+    Attributes:
+        queries: ``(queries,)`` bool, whether each query of the pairs is labelled.
+        positives: the ``query_text_keys`` of the labelled queries with their positives, sorted.
     """
 
     queries: NDArray[np.bool_]
@@ -26,38 +27,41 @@ class LabelledQueries:
 
     @classmethod
     def of(cls, stream: Iterable[QueryPair], pairs: QueryPairs, source: str) -> "LabelledQueries":
-        """Read labelled pairs; those of other queries are left out."""
+        """Read labelled pairs; those whose query is not a query of ``pairs`` are left out."""
         rows = [(row.query, row.positive) for row in stream if row.query and row.positive]
         query_keys, _ = copy_keys([query for query, _ in rows])
         order = pairs.query_keys[:, 0].argsort(kind="stable")
-        known = pairs.query_keys[order, 0]
-        at = np.minimum(np.searchsorted(known, query_keys), len(known) - 1)
-        there = known[at] == query_keys
-        if not there.any():
+        sorted_keys = pairs.query_keys[order, 0]
+        at = np.minimum(np.searchsorted(sorted_keys, query_keys), len(sorted_keys) - 1)
+        matches = sorted_keys[at] == query_keys
+        if not matches.any():
             raise InputError(
-                f"{source}: none of its {len(rows):,} pairs has a query of the pairs that get negatives"
+                f"--labelled {source}: none of its {len(rows):,} pairs has a query of --pairs; give labels "
+                "for the same queries"
             )
-        number = order[at[there]]
+        number = order[at[matches]]
         positive_keys, _ = copy_keys(
-            [positive for (_, positive), hit in zip(rows, there, strict=True) if hit]
+            [positive for (_, positive), match in zip(rows, matches, strict=True) if match]
         )
-        queries = np.zeros(len(known), bool)
+        queries = np.zeros(len(sorted_keys), bool)
         queries[number] = True
         return cls(queries, np.unique(query_text_keys(number, positive_keys)))
 
     def count_false_negatives(
         self, queries: NDArray[np.int64], ids: NDArray[np.int64], copies: TextKeys
     ) -> tuple[int, int]:
-        """Two counts over the labelled ones among ``queries``: their texts, and those labelled as positives.
+        """Count the texts of labelled queries, and how many of these are labelled as positives.
+
+        Queries that are not labelled are not counted.
 
         Args:
             queries: ``(n,)`` int64, the numbers of queries.
-            ids: ``(n, c)`` int64, the numbers in the corpus of each query's texts, and -1 for none.
-            copies: ``(texts, 2)`` uint64, the ``copy_keys`` of the corpus.
+            ids: ``(n, c)`` int64, the numbers in the corpus of up to c texts of each query, then -1.
+            copies: ``(texts, 2)`` uint64, the ``copy_keys`` of the texts of the corpus.
         """
-        asking, places = ((ids >= 0) & self.queries[queries][:, None]).nonzero()
-        keys = copies[ids[asking, places]]
-        hits = np.zeros(len(asking), bool)
+        rows, columns = ((ids >= 0) & self.queries[queries][:, None]).nonzero()
+        keys = copies[ids[rows, columns]]
+        are_positives = np.zeros(len(rows), bool)
         for column in (0, 1):
-            hits |= are_in(query_text_keys(queries[asking], keys[:, column]), self.positives)
-        return len(asking), int(hits.sum())
+            are_positives |= are_in(query_text_keys(queries[rows], keys[:, column]), self.positives)
+        return len(rows), int(are_positives.sum())

@@ -1,4 +1,4 @@
-"""Scores candidates and positives with a judge, query by query; each shard is saved when it is done."""
+"""The scores of candidates and positives: their cosine with the query, or the score of a judge."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,13 +23,14 @@ from pairsmith.steps.search_parts import NO_NEIGHBOUR, NeighbourFile
 
 @dataclass(frozen=True, slots=True)
 class ToJudge:
-    """What is judged: of each of n queries its candidates, and the positives of its pairs.
+    """The texts that the judge scores: for each of n queries its candidates, and its pairs' positives.
 
     Attributes:
-        positives: the pairs and their texts; ``passages`` the texts of the corpus.
-        candidates: ``(n, ranks)``, numbers in the corpus, or ``NO_NEIGHBOUR``.
-        pairs: ``(pairs,)`` int64, rows of the pairs, those of a query together, in the order of queries.
-        edges: ``(n + 1,)`` int64, where the rows of each query begin and end.
+        positives: the pairs, and the text of each pair's positive.
+        passages: the texts of the corpus.
+        candidates: ``(n, ranks)`` uint32, numbers of texts of the corpus, or ``NO_NEIGHBOUR``.
+        pairs: ``(pairs,)`` int64, the row numbers of the pairs, sorted by query.
+        edges: ``(n + 1,)`` int64: ``pairs[edges[i]:edges[i + 1]]`` are the pairs of query i.
     """
 
     positives: EncodedPositives
@@ -40,26 +41,37 @@ class ToJudge:
 
     @classmethod
     def of(cls, positives: EncodedPositives, passages: CorpusTexts, candidates: NDArray[np.uint32]) -> Self:
-        """All pairs without a fault."""
+        """All pairs without a fault, and the candidates of all queries."""
         good = positives.pairs.good
         rows = good[positives.pairs.query[good].argsort(kind="stable")]
         edges = np.searchsorted(positives.pairs.query[rows], np.arange(len(candidates) + 1))
         return cls(positives, passages, candidates, rows, edges)
 
     def rows(self, first: int, stop: int) -> pa.Table:
-        """The texts to judge of some queries: candidates first, then positives, query by query."""
-        asking, ranks = (self.candidates[first:stop] != NO_NEIGHBOUR).nonzero()
+        """The pairs of texts to judge, for the queries from number ``first`` up to ``stop``.
+
+        The candidates of all these queries come first, then their positives. The columns are input, the
+        query, and output, the candidate or positive.
+        """
+        places, ranks = (self.candidates[first:stop] != NO_NEIGHBOUR).nonzero()
         pairs = self.pairs[self.edges[first] : self.edges[stop]]
-        numbers = np.concatenate([asking + first, self.positives.pairs.query[pairs]])
+        numbers = np.concatenate([places + first, self.positives.pairs.query[pairs]])
         query_pairs = self.positives.pairs
         queries = rows_at(query_pairs.table, query_pairs.first[numbers])["query"]
         texts = [
-            row["text"] for row in self.passages.rows(self.candidates[first:stop][asking, ranks].tolist())
+            row["text"] for row in self.passages.rows(self.candidates[first:stop][places, ranks].tolist())
         ]
         return pa.table({"input": queries, "output": [*texts, *self.positives.texts(pairs)]})
 
     def unpack(self, folder: DatasetFolder, size: int, candidates: Float32s, pairs: Float32s) -> None:
-        """Put the scores of ``size`` queries a shard in their places: ``(n, ranks)``, and a score a row."""
+        """Write the saved scores into two arrays.
+
+        Args:
+            folder: the judge's scores in the order of ``rows``.
+            size: the number of queries in a shard of the folder.
+            candidates: ``(n, ranks)``, to be filled with the candidates' scores; minus infinity for none.
+            pairs: ``(rows,)``, to be filled with the scores of the rows' positives.
+        """
         for number, table in enumerate(folder.shards("train")):
             first, stop = number * size, (number + 1) * size
             scores = table["score"].to_numpy()
@@ -74,7 +86,7 @@ class ToJudge:
 def judge_all(
     todo: ToJudge, settings: NegativesSettings, revision: str, inputs: Mapping[str, str], run: Run
 ) -> DatasetFolder:
-    """Score ``ToJudge.rows`` of ``shard_size`` queries a shard; finished shards are kept."""
+    """Have the judge score all texts, ``shard_size`` queries in a shard; finished shards are kept."""
     count, size = len(todo.candidates), settings.shard_size
     texts = (todo.candidates != NO_NEIGHBOUR).sum(axis=1) + np.diff(todo.edges)
     return judge_texts(
@@ -97,20 +109,21 @@ def score(
     scratch: ScratchFiles,
     run: Run,
 ) -> tuple[NeighbourFile, Float32s]:
-    """The candidates with their scores, and the score of each row's positive, ``(rows,)``.
+    """The candidates with their scores, and the score of each row's positive, ``(rows,)`` float32.
 
-    A score is the cosine with the query, or that of the judge, whose ``revision`` it is. Rows that are no
-    pairs have the score NaN. ``search`` is the folder in which the candidates were found.
+    A score is the cosine with the query or, if there is a judge, the judge's score. A row that is not a pair
+    has the score NaN. ``search`` is the folder of the search that gave the candidates, and ``revision`` the
+    revision of the judge.
     """
     positives, pairs = texts.positives, texts.pairs
-    of_rows = np.full(len(pairs.fault), np.nan, np.float32)
+    positive_scores = np.full(len(pairs.fault), np.nan, np.float32)
     for rows in in_batches(pairs.good, PAIRS_AT_ONCE):
-        of_rows[rows] = positives.similarities(rows, texts.queries, texts.corpus)
+        positive_scores[rows] = positives.similarities(rows, texts.queries, texts.corpus)
     if not settings.judge:
-        return candidates, of_rows
+        return candidates, positive_scores
     todo = ToJudge.of(positives, texts.passages, candidates.ids)
     searched = {**texts.fingerprints, "search": search.manifest.fingerprint}
     judged = judge_all(todo, settings, revision, searched, run.part("scores"))
     scores = np.memmap(scratch("judged"), np.float32, "w+", shape=candidates.ids.shape)
-    todo.unpack(judged, settings.shard_size, scores, of_rows)
-    return NeighbourFile(candidates.ids, scores), of_rows
+    todo.unpack(judged, settings.shard_size, scores, positive_scores)
+    return NeighbourFile(candidates.ids, scores), positive_scores

@@ -1,7 +1,6 @@
-"""The pairs and the corpus of ``negatives`` as numbers: which texts are queries, positives, or copies of one.
+"""The pairs and the corpus of ``negatives`` as numbers and keys, by which equal texts are recognised.
 
-All texts lie in files that are mapped. Memory holds some numbers for each pair, and of the corpus nothing:
-its keys are in a file, too.
+All texts, and the keys of the corpus, are in memory-mapped files. Memory holds some numbers for each pair.
 """
 
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from pairsmith.runs.storage import storage_errors
 from pairsmith.steps.corpora.encoded import Encoded
 
 PAIRS_AT_ONCE = 2**14
-"""Pairs, and texts of the corpus, that are held in memory at once."""
+"""Number of pairs, and of texts of the corpus, that are held in memory at once."""
 QUERY_PAIR = text_schema("query", "positive", "query_id", "where")
 GOOD, BLANK_QUERY, BLANK_POSITIVE, REPEATED, NO_QUERY, NO_POSITIVE = range(6)
 FAULTS = {
@@ -36,23 +35,24 @@ FAULTS = {
     NO_QUERY: (ZERO_VECTOR, "the encoder's vector of the query is zero"),
     NO_POSITIVE: (ZERO_VECTOR, "the encoder's vector of the positive is zero"),
 }
-"""Why a row is no pair: the filter and the reason of the reject."""
+"""The filter and the reason of the reject for a row that is not a pair, by its fault."""
 
 
 @dataclass(frozen=True)
 class QueryPairs:
-    """The rows that were read, and what their texts are, by numbers.
-
-    Rows that repeat an earlier pair, or whose positive has no vector, keep their query.
+    """The rows that were read, with the number of each row's query and keys of its positive.
 
     Attributes:
         table: the rows as ``QUERY_PAIR``, mapped from a file.
-        fault: ``(rows,)`` uint8: ``GOOD``, or why a row is no pair.
-        query: ``(rows,)`` int64, the number of each row's query among the distinct ones, which are numbered
-            as they appear; -1 for rows that are no pairs.
+        fault: ``(rows,)`` uint8: ``GOOD``, or the reason why a row is not a pair (see ``FAULTS``).
+        query: ``(rows,)`` int64, the number of each row's query among the distinct queries, numbered in the
+            order in which they appear; -1 for rows that are not pairs, except for a positive without a
+            vector.
         first: ``(queries,)`` int64, the first row of each query.
-        positive: ``(rows,)`` uint64, a key for each row's positive; ``copy`` and ``rest`` are its
-            ``copy_keys``, and ``whole`` is the first of these with its title, if it has one.
+        positive: ``(rows,)`` uint64, a key of each row's positive with its title.
+        copy: ``(rows,)`` uint64, the first of the ``copy_keys`` of the positive without its title.
+        rest: ``(rows,)`` uint64, the second of these keys.
+        whole: ``(rows,)`` uint64, the first of the ``copy_keys`` of the positive with its title.
         query_keys: ``(queries, 2)`` uint64, the ``copy_keys`` of each query.
     """
 
@@ -68,7 +68,7 @@ class QueryPairs:
 
     @property
     def good(self) -> NDArray[np.int64]:
-        """The rows that are pairs, ascending."""
+        """The numbers of the rows that are pairs, ascending."""
         return np.flatnonzero(self.fault == GOOD)
 
     def queries(self) -> Iterator[Document]:
@@ -76,7 +76,7 @@ class QueryPairs:
         return self._documents("query", self.first)
 
     def positives(self, rows: NDArray[np.int64]) -> Iterator[Document]:
-        """The positives of these rows."""
+        """The positives of these rows, as they were read."""
         return self._documents("positive", rows)
 
     def _documents(self, name: str, rows: NDArray[np.int64]) -> Iterator[Document]:
@@ -85,7 +85,10 @@ class QueryPairs:
                 yield Document(row[name], row["where"])
 
     def forbidden(self) -> TextKeys:
-        """The ``query_text_keys`` of each query with its own texts, sorted: its positives and itself."""
+        """The ``query_text_keys`` of texts that are no negatives of a query, sorted and distinct.
+
+        These are the query's positives, with and without their titles, and the query itself.
+        """
         rows = np.flatnonzero(self.query >= 0)
         queries = np.arange(len(self.first))
         parts = [query_text_keys(self.query[rows], keys[rows]) for keys in (self.copy, self.rest, self.whole)]
@@ -93,21 +96,24 @@ class QueryPairs:
         return np.unique(np.concatenate(parts))
 
     def without(self, fault: int, rows: NDArray[np.bool_]) -> Self:
-        """The same, where ``rows``, ``(rows,)``, tells which pairs have this fault."""
+        """The same rows; those of ``rows``, ``(rows,)`` bool, that are still pairs get this fault."""
         return replace(self, fault=np.where(rows & (self.fault == GOOD), np.uint8(fault), self.fault))
 
     def with_queries(self, kept: NDArray[np.bool_]) -> Self:
-        """The same with those queries alone that are ``kept``, ``(queries,)``, numbered anew."""
-        number = np.where(kept, np.cumsum(kept) - 1, -1)
-        query = np.where(self.query >= 0, number[self.query], -1)
+        """The same rows with only the queries that are ``kept``, ``(queries,)`` bool, renumbered from 0."""
+        new_numbers = np.where(kept, np.cumsum(kept) - 1, -1)
+        query = np.where(self.query >= 0, new_numbers[self.query], -1)
         remaining = self.without(NO_QUERY, query < 0)
         return replace(remaining, query=query, first=self.first[kept], query_keys=self.query_keys[kept])
 
 
 def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> QueryPairs:
-    """Read all pairs, and write their texts to ``file``."""
-    held: list[tuple[TextKeys, ...]] = []
-    blank: list[NDArray[np.uint8]] = []
+    """Read all pairs from ``stream``, and write their texts to ``file``.
+
+    ``source`` is the name of the pairs for messages.
+    """
+    keys_of_parts: list[tuple[TextKeys, ...]] = []
+    faults: list[NDArray[np.uint8]] = []
     with storage_errors(file), pa.ipc.new_file(str(file), QUERY_PAIR) as out:
         while rows := list(islice(stream, PAIRS_AT_ONCE)):
             out.write_table(
@@ -122,8 +128,8 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Query
             queries, wholes = [row.query for row in rows], [row.whole for row in rows]
             of_queries, of_wholes, ids = map(keys_of_list, (queries, wholes, [row.query_id for row in rows]))
             bare, (copy_of_whole, _) = copy_keys([row.positive for row in rows]), copy_keys(wholes)
-            held.append((of_queries, of_wholes, *bare, copy_of_whole, *copy_keys(queries), ids))
-            blank.append(
+            keys_of_parts.append((of_queries, of_wholes, *bare, copy_of_whole, *copy_keys(queries), ids))
+            faults.append(
                 np.array(
                     [
                         BLANK_POSITIVE if r.query and not r.positive else BLANK_QUERY * (not r.query)
@@ -132,13 +138,13 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Query
                     np.uint8,
                 )
             )
-    if not held:
+    if not keys_of_parts:
         raise InputError(f"{source} holds no pairs")
     table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
     text, positive, copy, rest, whole, *query_keys, ids = (
-        np.concatenate(parts) for parts in zip(*held, strict=True)
+        np.concatenate(parts) for parts in zip(*keys_of_parts, strict=True)
     )
-    fault = np.concatenate(blank)
+    fault = np.concatenate(faults)
     good = np.flatnonzero(fault == GOOD)
     if not len(good):
         raise InputError(f"{source}: a query or a positive is blank in each of its {len(fault):,} rows")
@@ -168,9 +174,9 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Query
 def _refuse_shared_ids(
     table: pa.Table, good: NDArray[np.int64], ids: TextKeys, texts: TextKeys, source: str
 ) -> None:
-    """Refuse different queries with one id: the positives of each might become negatives of the other."""
-    named = good[ids[good] != keys_of_list([""])[0]]
-    order = named[np.lexsort([texts[named], ids[named]])]
+    """Refuse different queries with the same id: the positives of one could become negatives of the other."""
+    with_id = good[ids[good] != keys_of_list([""])[0]]
+    order = with_id[np.lexsort([texts[with_id], ids[with_id]])]
     wrong = np.flatnonzero((ids[order][1:] == ids[order][:-1]) & (texts[order][1:] != texts[order][:-1]))
     if len(wrong):
         one, other = rows_at(table, np.sort(order[wrong[0] : wrong[0] + 2])).to_pylist()
@@ -181,7 +187,7 @@ def _refuse_shared_ids(
 
 
 def corpus_keys(corpus: Encoded, file: Path) -> TextKeys:
-    """The ``copy_keys`` of each text of the corpus, ``(texts, 2)``, mapped from ``file``."""
+    """The ``copy_keys`` of each text of the corpus, ``(texts, 2)`` uint64, mapped from ``file``."""
     with storage_errors(file), file.open("wb") as out:
         for table in corpus.texts():
             for batch in table.select(["text"]).to_batches(max_chunksize=PAIRS_AT_ONCE):
@@ -190,10 +196,11 @@ def corpus_keys(corpus: Encoded, file: Path) -> TextKeys:
 
 
 def places_in(corpus: TextKeys, pairs: QueryPairs) -> NDArray[np.int64]:
-    """For each row the number of its positive in the corpus, ``(rows,)`` int64; -1 where it is not there.
+    """The number of each row's positive in the corpus, ``(rows,)`` int64; -1 if the corpus lacks it.
 
-    Of several texts with its key the first counts; those with its title count before those without, and
-    these before those that have it behind a first line. ``corpus`` are the keys of its texts, ``(texts, 2)``.
+    A text of the corpus matches if it is the positive with its title, else if it is the positive, else if it
+    is the positive after a first line. Of several such texts, the first one is taken. ``corpus``,
+    ``(texts, 2)`` uint64, has the ``copy_keys`` of the texts.
     """
     places = places_of_copies(corpus, ((pairs.whole, 0), (pairs.copy, 0), (pairs.copy, 1)))
     places[pairs.fault != GOOD] = -1

@@ -1,4 +1,4 @@
-"""The cost estimate of ``negatives``: a sample is encoded, searched and judged, timed and extrapolated."""
+"""The cost estimate of ``negatives``, extrapolated from a sample that is encoded, searched and judged."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,12 +32,14 @@ CALIBRATION_TEXTS = 256
 CALIBRATION_QUERIES = 512
 CALIBRATION_ROWS = 32_768
 _SCRATCH_BYTES = 8
+"""Bytes of a neighbour in a scratch file."""
 
 
 def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
-    """Encode and judge some texts, and search some vectors, which grows with n·m.
+    """Estimate ``negatives``: encode and judge a sample of texts, and search random vectors.
 
-    A search with an index is counted as an exact one, which takes longer; every pair as one of a new query.
+    The time of the search is proportional to the number of queries times the number of texts. A search with
+    an index is estimated as an exact one, which takes longer, and each pair is counted as a query of its own.
     """
     encode, width, loading = load_search_encoder(settings)
     pairs, pair_count = _pairs(settings, before)
@@ -45,9 +47,9 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
     texts = evenly_spaced(corpus, CALIBRATION_TEXTS)
     if not (pairs and texts):
         raise InputError(f"{settings.pairs}: the pairs or the corpus have no texts to try")
-    _, each_query, _ = timed(lambda: encode, [query for query, _ in pairs])
-    _, each_text, _ = timed(lambda: encode, texts)
-    seconds = each_query * pair_count + each_text * text_count
+    _, per_query, _ = timed(lambda: encode, [query for query, _ in pairs])
+    _, per_text, _ = timed(lambda: encode, texts)
+    seconds = per_query * pair_count + per_text * text_count
     per_product = search_seconds(
         one_way_search, neighbours_per_query(settings), width, CALIBRATION_QUERIES, CALIBRATION_ROWS
     )
@@ -55,28 +57,28 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
     if settings.judge:
         ranks = settings.last_rank - settings.first_rank + 1
         queries = [query for query, _ in pairs]
-        wait, per_score = seconds_to_judge(settings.judging(), before, queries, texts)
-        loading, seconds = loading + wait, seconds + per_score * pair_count * (ranks + 1)
+        judge_loading, per_score = seconds_to_judge(settings.judging(), before, queries, texts)
+        loading, seconds = loading + judge_loading, seconds + per_score * pair_count * (ranks + 1)
     length = sum(len(text.encode()) for text in texts) // len(texts)
     vectors = (pair_count + text_count) * np.dtype(settings.vector_dtype).itemsize * width
-    held = vectors + text_count * length
+    encoded = vectors + text_count * length
     neighbour_bytes = pair_count * neighbours_per_query(settings) * NEIGHBOUR_BYTES
-    rows = pair_count * length * (settings.negatives + 2)
+    row_bytes = pair_count * length * (settings.negatives + 2)
     estimate = sharded(
         loading=loading,
         shared=seconds,
-        size=held + neighbour_bytes + rows,
+        size=encoded + neighbour_bytes + row_bytes,
         rows=pair_count,
         shards=ceil(pair_count / settings.shard_size) + ceil(text_count / settings.shard_size),
         sample=_rows(pairs, texts, settings),
     )
     similarities = int(min(settings.memory * 2**30, 4.0 * settings.search_rows * text_count / 64))
-    scratch = held + pair_count * neighbours_per_query(settings) * _SCRATCH_BYTES
+    scratch = encoded + pair_count * neighbours_per_query(settings) * _SCRATCH_BYTES
     return replace(estimate, memory=estimate.memory + vectors + similarities, scratch=scratch)
 
 
 def _pairs(settings: NegativesSettings, before: Before) -> tuple[list[tuple[str, str]], int]:
-    """Some pairs, and the number of all."""
+    """The first pairs, and the number of all pairs."""
     rows = read_query_pairs(
         to_train_on(settings.pairs, "taken"),
         query_column=settings.query_column,
@@ -88,7 +90,7 @@ def _pairs(settings: NegativesSettings, before: Before) -> tuple[list[tuple[str,
 
 
 def _rows(pairs: Sequence[tuple[str, str]], texts: Sequence[str], settings: NegativesSettings) -> pa.Table:
-    """Rows about as long as those that will come."""
+    """Rows about as long as those of the result."""
     count = settings.negatives
     rows = [
         {

@@ -1,7 +1,7 @@
-"""The step ``negatives``: texts of a corpus that are near a query and yet no answer to it.
+"""The step ``negatives``: hard negatives, texts of a corpus that are near a query but do not answer it.
 
-pairs and corpus -> vectors -> the nearest texts of each query, without its positives -> scores of a judge, if
-there is one -> the negatives that score lower than the positive -> rows
+pairs and corpus -> vectors -> candidates: the nearest texts of each query, without its positives -> cosines,
+or scores of a judge -> negatives: the candidates that score clearly lower than the positive -> rows
 """
 
 from collections.abc import Iterator
@@ -40,14 +40,14 @@ from pairsmith.steps.search_parts import NO_NEIGHBOUR, NeighbourFile, check_inde
 from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 10_000
-"""Most pairs in a shard."""
+"""Largest number of pairs in a shard."""
 
 
 def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
-    """Find hard negatives; see ``NegativesSettings`` for what can be set.
+    """Find hard negatives; see ``NegativesSettings`` for the settings.
 
-    Vectors are kept in the subfolders ``queries``, ``corpus`` and ``positives``, neighbours in ``search``,
-    and the scores of a judge in ``scores``.
+    Intermediate results are saved in subfolders: the vectors in ``queries``, ``corpus`` and ``positives``,
+    the neighbours in ``search``, and the scores of a judge in ``scores``.
     """
     settings = resolve_dtype(settings, run)
     refuse_sources(run, pairs=settings.pairs, corpus=settings.corpus, labelled=settings.labelled or [])
@@ -70,35 +70,40 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
     if settings.index:
         check_index(settings.index)  # before hours of encoding
     with ScratchFiles(run.out) as scratch:
+        # 1. Read the pairs. Faults of the labelled pairs are reported here, too, before hours of encoding.
         pairs = collect_pairs(_query_pairs(source, settings), scratch("pairs"), source)
-        _labelled(pairs, settings)  # what is wrong with them is told before hours of encoding
+        _labelled(pairs, settings)
+        # 2. Encode the queries, the corpus and the positives.
         texts = encode_all(pairs, corpus, (of_pairs, of_corpus), settings, revision, scratch, run)
         if texts is None:
-            return writer.folder()
+            return writer.folder()  # the search needs the vectors of all ranks
         pairs = texts.pairs
         if not len(pairs.good):
             raise InputError(
                 f"{source}: no pair has a vector of its query and of its positive under the encoder"
             )
-        # The texts nearest to each query that may be its negatives, at the ranks that are set.
+        # 3. Search the candidates: the nearest texts of each query that are none of its positives.
         candidates, left_out, search = find_candidates(texts, settings, scratch, run)
-        # Their scores and those of the positives: the cosine with the query, or a judge's.
-        candidates, of_rows = score(texts, candidates, search, settings, judge, scratch, run)
-        # The negatives of each pair: texts with a clearly lower score than its positive.
-        chosen = choose_negatives(pairs, candidates, of_rows, settings, scratch("chosen"))
+        # 4. Score the candidates and the positives: by the cosine with the query, or by a judge.
+        candidates, positive_scores = score(texts, candidates, search, settings, judge, scratch, run)
+        # 5. Choose the negatives of each pair: candidates with a clearly lower score than its positive.
+        chosen = choose_negatives(pairs, candidates, positive_scores, settings, scratch("chosen"))
         counts = _counts(texts.positives, chosen, len(texts.corpus), left_out, settings)
         if fewer := counts["pairs with fewer"]:
             run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")
-        false = ""
+        false_negatives = ""
         if labelled := _labelled(pairs, settings):
-            false = _false_negatives(labelled, pairs, candidates.ids, chosen, texts.copies)
-            run.progress.say(false)
+            false_negatives = _false_negatives(labelled, pairs, candidates.ids, chosen, texts.copies)
+            run.progress.say(false_negatives)
+        # 6. Write the rows and rejects.
         for number in range(-(-len(pairs.fault) // SHARD_ROWS)):
             if not writer.is_done(number):
                 rows = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(pairs.fault)))
-                shard = shard_of_rows(rows, texts.positives, chosen, of_rows, texts.passages, settings)
-                writer.commit(number, *shard)
-    return finished(writer, _card(settings, counts, false), run)
+                writer.commit(
+                    number,
+                    *shard_of_rows(rows, texts.positives, chosen, positive_scores, texts.passages, settings),
+                )
+    return finished(writer, _card(settings, counts, false_negatives), run)
 
 
 def _query_pairs(source: str, settings: NegativesSettings) -> Iterator[QueryPair]:
@@ -107,7 +112,7 @@ def _query_pairs(source: str, settings: NegativesSettings) -> Iterator[QueryPair
 
 
 def _labelled(pairs: QueryPairs, settings: NegativesSettings) -> LabelledQueries | None:
-    """The queries of which all positives are labelled; None where no labels are given."""
+    """The queries whose positives are all labelled; None without the setting ``labelled``."""
     source = settings.labelled
     return LabelledQueries.of(_query_pairs(source, settings), pairs, source) if source else None
 
@@ -115,7 +120,7 @@ def _labelled(pairs: QueryPairs, settings: NegativesSettings) -> LabelledQueries
 def _counts(
     positives: EncodedPositives, chosen: NeighbourFile, texts: int, left_out: int, settings: NegativesSettings
 ) -> dict[str, int]:
-    """Numbers for the card."""
+    """The counts for the card; ``texts`` is the number of distinct texts of the corpus."""
     pairs = positives.pairs
     negatives_of_pair = (chosen.ids[pairs.good] != NO_NEIGHBOUR).sum(axis=1)
     return {
@@ -138,7 +143,10 @@ def _false_negatives(
     chosen: NeighbourFile,
     copies: TextKeys,
 ) -> str:
-    """How many of the negatives, and of the candidates, are labelled as positives, in a sentence."""
+    """A sentence that says how many of the negatives, and of the candidates, are labelled as positives.
+
+    Only labelled queries are counted.
+    """
     labelled = np.flatnonzero(labelled_pairs.queries)
     totals = np.zeros((2, 2), np.int64)
     for rows in in_batches(pairs.good[labelled_pairs.queries[pairs.query[pairs.good]]], PAIRS_AT_ONCE):
@@ -154,7 +162,7 @@ def _false_negatives(
     )
 
 
-def _card(settings: NegativesSettings, counts: dict[str, int], false: str) -> Card:
+def _card(settings: NegativesSettings, counts: dict[str, int], false_negatives: str) -> Card:
     judge = [settings.judge] if settings.judge else []
     limited = settings.positive_share or settings.margin is not None
     lower = " and score lower than that text" if limited else ", whatever their scores"
@@ -166,7 +174,8 @@ def _card(settings: NegativesSettings, counts: dict[str, int], false: str) -> Ca
         description=(
             "Queries, each with a text that answers it and with texts that are near it under "
             f"{model_display_name(settings.encoder)}{lower}. A program took them for "
-            "wrong answers; some may be right ones." + (f"\n\nThose {false}." if false else "")
+            "wrong answers; some may be right ones."
+            + (f"\n\nThose {false_negatives}." if false_negatives else "")
         ),
         counts=counts,
         columns={

@@ -1,6 +1,7 @@
-"""The nearest texts of each query: searched part by part, merged, and without the query's own positives.
+"""The candidates of each query: its nearest texts in the corpus, without its positives.
 
-Each part is saved as soon as a worker has computed it, as a shard of the search's dataset folder.
+The search is cut into parts. Each part is saved as a shard of the search's dataset folder as soon as a worker
+has computed it; then the parts are merged.
 """
 
 from collections.abc import Mapping
@@ -35,20 +36,21 @@ from pairsmith.steps.search_parts import (
 from pairsmith.steps.vectors import VectorFile
 
 QUERIES_AT_ONCE = 4_096
-"""Queries whose neighbours are held in memory at once."""
+"""Number of queries whose neighbours are held in memory at once."""
 
 
 def neighbours_per_query(settings: NegativesSettings) -> int:
-    """How many nearest texts of each query are searched for."""
+    """The number of nearest texts to search for each query: some more than its last rank."""
     return settings.last_rank + SPARE
 
 
 def find_candidates(
     texts: EncodedTexts, settings: NegativesSettings, scratch: ScratchFiles, run: Run
 ) -> tuple[NeighbourFile, int, DatasetFolder]:
-    """The texts nearest to each query that may be its negatives, at the ranks that are set.
+    """The candidates of each query: its nearest texts that may be negatives, at the ranks of the settings.
 
-    Returned are also how many nearer ones were left out, and the folder of the search.
+    Returned are the candidates, the number of nearer texts that were left out as positives or copies, and
+    the folder of the search.
     """
     queries, corpus = texts.queries, texts.corpus
     folder = find_nearest(queries, corpus, settings, texts.fingerprints, run)
@@ -56,14 +58,15 @@ def find_candidates(
         len(queries), min(neighbours_per_query(settings), len(corpus)), scratch("near")
     )
     gather(folder, near)
-    own = texts.pairs.forbidden()
-    left_out = leave_out(near, own, texts.copies, queries, corpus, settings.last_rank)
+    forbidden = texts.pairs.forbidden()
+    left_out = leave_out(near, forbidden, texts.copies, queries, corpus, settings.last_rank)
     ranks = slice(settings.first_rank - 1, settings.last_rank)
     candidates = NeighbourFile(near.ids[:, ranks], near.similarities[:, ranks])
     if not candidates.ids.size or (candidates.ids[:, 0] == NO_NEIGHBOUR).all():  # NO_NEIGHBOUR comes last
         raise InputError(
             f"no query has a text at the ranks {settings.first_rank} to {settings.last_rank} besides its "
-            f"positives, among {len(corpus):,} distinct texts of the corpus; give a larger corpus"
+            f"positives, among {len(corpus):,} distinct texts of the corpus; give a larger corpus or a "
+            "smaller --first-rank"
         )
     return candidates, left_out, folder
 
@@ -71,10 +74,11 @@ def find_candidates(
 def find_nearest(
     queries: VectorFile, corpus: Encoded, settings: NegativesSettings, inputs: Mapping[str, str], run: Run
 ) -> DatasetFolder:
-    """Search and save the nearest texts in the subfolder ``search``; finished parts are kept.
+    """Search the nearest texts of each query, and save them in the subfolder ``search``.
 
-    An index that has to be trained is kept in ``indexes``. ``inputs`` are the fingerprints of the encoded
-    queries and of the encoded corpus, by name.
+    Parts that an earlier run has finished are not searched again. An index that has to be trained is saved
+    in the subfolder ``indexes``. ``inputs`` are the fingerprints of the encoded queries and of the encoded
+    corpus, by name.
     """
     options, needed = SearchOptions.of(settings), 0
     neighbours = dict.fromkeys(("x", "y"), neighbours_per_query(settings))
@@ -106,13 +110,13 @@ def find_nearest(
 
 
 def _open_vectors(queries: VectorFile, corpus: Encoded) -> SideVectors:
-    """Open the vectors on this machine."""
+    """Open the vectors of queries, ``x``, and corpus, ``y``, on this machine."""
     of_side = {"x": queries.local().every(), "y": corpus.local().vectors.every()}
     return lambda _, side: of_side[side]
 
 
 def gather(folder: DatasetFolder, near: NeighbourFile) -> None:
-    """Write the nearest texts of each query, merged from all parts of a search, to a file without any."""
+    """Merge the parts of a search: write the nearest texts of each query into ``near``, which is empty."""
     for table in folder.batches("train"):
         first = table["number"][0].as_py()
         ids, similarities = (
@@ -131,10 +135,18 @@ def leave_out(
     corpus: Encoded,
     ranks: int,
 ) -> int:
-    """Leave the texts of the first ``ranks`` that may be negatives; returns how many nearer ones may not.
+    """Keep only the nearest texts of each query that may be negatives; returns how many were left out.
 
-    ``forbidden`` are the numbers of queries with the keys of their own texts, sorted, and ``copies``
-    ``(texts, 2)`` the keys of the corpus. Of several copies of a text the nearest counts.
+    Of several copies of a text, the nearest one is kept.
+
+    Args:
+        near: the nearest texts of all queries; those that are kept replace them.
+        forbidden: the ``query_text_keys`` of each query with the texts that are no negatives of it, sorted.
+        copies: ``(texts, 2)`` uint64, the ``copy_keys`` of the texts of the corpus.
+        queries: the vectors of the queries.
+        corpus: the vectors of the corpus, in which a query is searched again if too few texts are left.
+        ranks: the number of texts to keep for each query. Texts that are left out are nearer than the last
+            of these.
     """
     query_vectors, texts, total = queries.every(), corpus.vectors.every(), 0
     for rows in in_batches(range(len(near.ids)), QUERIES_AT_ONCE):

@@ -54,11 +54,11 @@ class NegativesSettings(WorkerSettings):
     first_rank: int = Field(
         default=1,
         ge=1,
-        description="Negatives are taken from this rank on, counted from 1, in the list of a query's nearest "
-        "texts. Its positives, copies of them and the query itself have no rank.",
+        description="First rank, counted from 1, of the texts nearest to a query that may become its "
+        "negatives. The query's positives, copies of them and the query itself are not ranked.",
     )
     last_rank: int = Field(
-        default=50, ge=1, le=4096, description="Negatives are taken up to this rank in that list."
+        default=50, ge=1, le=4096, description="Last rank of the texts that may become negatives."
     )
     positive_share: float = Field(
         default=0.95,
@@ -70,16 +70,19 @@ class NegativesSettings(WorkerSettings):
     margin: float | None = Field(
         default=None,
         allow_inf_nan=False,
-        description="Smallest difference between the positive's score and a negative's, which is lower.",
+        description="Smallest difference by which the positive's score has to exceed a negative's score. "
+        "Unset: no such limit.",
     )
     highest: float | None = Field(
-        default=None, allow_inf_nan=False, description="Highest score of a negative."
+        default=None, allow_inf_nan=False, description="Highest score of a negative. Unset: no such limit."
     )
-    lowest: float | None = Field(default=None, allow_inf_nan=False, description="Lowest score of a negative.")
+    lowest: float | None = Field(
+        default=None, allow_inf_nan=False, description="Lowest score of a negative. Unset: no such limit."
+    )
     compare: Literal["lowest", "own"] = Field(
         default="lowest",
-        description="Which positive limits the scores if a query has several. lowest: the positive of the "
-        "query with the lowest score; own: the pair's own positive.",
+        description="Which positive's score --positive-share and --margin use if a query has several "
+        "positives. lowest: the lowest score of its positives; own: the score of the pair's own positive.",
     )
     pick: Literal["top", "random"] = Field(
         default="top",
@@ -89,21 +92,21 @@ class NegativesSettings(WorkerSettings):
     seed: int = Field(default=0, ge=0, description="Seed of the random sample of --pick random.")
     fewer: Literal["keep", "reject"] = Field(
         default="keep",
-        description="What to do with pairs that get fewer negatives than --negatives. Those without any are "
-        "rejects in any case.",
+        description="What to do with pairs that get fewer negatives than --negatives. Pairs without any "
+        "negatives are always rejects.",
     )
     judge: str | None = Field(
         default=None,
-        description="Model that scores the query with each text of these ranks and with its positives. Its "
-        "scores then replace the cosines, in all limits and in the rows.",
+        description="Model that scores each query with the texts from --first-rank to --last-rank and with "
+        "its positives. Its scores replace the cosines in all limits and in the rows.",
         json_schema_extra=BY_CONTENT,
     )
     judge_kind: JudgeOfQueries = "cross-encoder"
     labelled: str | None = Field(
         default=None,
-        description="Pairs, with the same columns as --pairs, that have all positives of some of the "
-        "queries. The share of the negatives of these queries that are labelled as positives is reported; "
-        "no row changes.",
+        description="Pairs with the columns of --pairs that list all positives of some of the queries, to "
+        "measure false negatives: the share of these queries' negatives that are labelled as positives is "
+        "reported. No row changes.",
         json_schema_extra=BY_CONTENT,
     )
     device: Device = "auto"
@@ -116,14 +119,15 @@ class NegativesSettings(WorkerSettings):
         default=1.0,
         gt=0,
         allow_inf_nan=False,
-        description="Gigabytes of similarities that the search may hold at once.",
+        description="Memory in gigabytes for the similarities that the search holds at once.",
         json_schema_extra=NO_EFFECT,
     )
     shard_size: int = Field(
         default=2_000,
         ge=1,
         le=100_000,
-        description="Number of texts that are encoded, and of queries that are judged, and saved together.",
+        description="Number of texts that are encoded and saved together, and of queries whose texts are "
+        "judged and saved together.",
     )
     index: str | None = Field(
         default=None,
@@ -143,7 +147,7 @@ class NegativesSettings(WorkerSettings):
         places = self.last_rank - self.first_rank + 1
         if places < self.negatives:
             raise ValueError(
-                f"ranks {self.first_rank} to {self.last_rank} have {max(0, places)} places, too few for "
+                f"ranks {self.first_rank} to {self.last_rank} leave {max(0, places)} candidates, too few for "
                 f"{self.negatives} negatives; give a larger last_rank"
             )
         if self.lowest is not None and self.highest is not None and self.lowest > self.highest:
@@ -165,5 +169,5 @@ class NegativesSettings(WorkerSettings):
         return EncodingOptions.of(self)
 
     def judging(self) -> JudgeOptions:
-        """How the judge, if there is one, scores texts for queries; it reads as much as it can."""
+        """How the judge, if there is one, scores texts for queries; it reads up to its own limit."""
         return JudgeOptions.of(self, judge=self.judge_kind, model=self.judge, max_length=None)

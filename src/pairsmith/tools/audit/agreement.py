@@ -1,4 +1,4 @@
-"""How often annotators confirm the labels, and how far they agree with each other (D13, Table 3)."""
+"""How often annotators confirm the data's labels, and how far they agree with each other (D13, Table 3)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -17,9 +17,10 @@ def label_confusion(audit: Audit, said: Sequence[AnnotatorLabels]) -> dict[str, 
     """For each label in the data, how often annotators gave each label (D13); every answer counts.
 
     Returns:
-        For each label in the data, the number of ``answers`` and, for each given label, its ``share``
-        ×100, which add up to 100, with the 95 % Wilson interval ``share_ci``; labels without answers are left
-        out. Empty if the data have more labels than there are keys, such as the scores of a model.
+        for each label in the data, the number of ``answers`` to its rows, and in ``given``, for each label to
+        choose from, its ``share`` of the answers ×100 with the 95 % Wilson interval ``share_ci``. The shares
+        add up to 100. Labels in the data without answers are left out. Empty if the data have more labels
+        than there are keys, as a model's scores do.
     """
     if len(audit.claimed) > MOST_LABELS:
         return {}
@@ -40,7 +41,7 @@ def label_confusion(audit: Audit, said: Sequence[AnnotatorLabels]) -> dict[str, 
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:
-    """The 95 % Wilson interval, within [0, 1], of the share of ``count`` in at least one trial."""
+    """The 95 % Wilson interval, within [0, 1], of the share ``count / total``; ``total`` is at least 1."""
     from scipy.stats import binomtest  # type: ignore[import-untyped]  # it has no types
 
     limits = binomtest(count, total).proportion_ci(method="wilson")
@@ -48,11 +49,13 @@ def wilson(count: int, total: int) -> tuple[float, float]:
 
 
 def annotator_agreement(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> dict[str, Any]:
-    """How far annotators agree beyond chance.
+    """How far annotators agree beyond chance; ``said`` has the labels of each annotator.
 
-    ``cohen``: for each pair ``"one, other"`` Cohen's kappa on the rows that both labelled, None where there
-    are fewer than two or all have one label; ``krippendorff``: Krippendorff's alpha of all annotators, on an
-    interval scale if all labels are numbers, else nominal, None if undefined.
+    Returns:
+        ``cohen``: for each pair of annotators, ``"one, other"``, Cohen's kappa on the rows that both
+        labelled; None if there are fewer than two such rows or all of them got the same label from both.
+        ``krippendorff``: Krippendorff's alpha of all annotators, on an interval scale if all labels are
+        numbers, else on a nominal one; None if undefined.
     """
     from sklearn.metrics import cohen_kappa_score
 
@@ -70,9 +73,9 @@ def _krippendorff(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> float | 
 
     numbers = all(map(is_number, audit.labels))
     level: Literal["interval", "nominal"] = "interval" if numbers else "nominal"
-    worth = {label: float(label) if numbers else float(place) for place, label in enumerate(audit.labels)}
-    values = np.array(
-        [[worth.get(labels.get(row.id, ""), np.nan) for row in audit.rows] for labels in said.values()]
+    codes = {label: float(label) if numbers else float(place) for place, label in enumerate(audit.labels)}
+    values = np.array(  # a row for each annotator, a column for each row of the audit, NaN without a label
+        [[codes.get(labels.get(row.id, ""), np.nan) for row in audit.rows] for labels in said.values()]
     )
     compared = values[:, (~np.isnan(values)).sum(axis=0) > 1] if len(values) else values
     if compared.size == 0 or len(np.unique(compared[~np.isnan(compared)])) < 2:

@@ -1,4 +1,4 @@
-"""The annotators' answers, appended line by line to a file that survives a kill at any moment."""
+"""The annotators' answers, each appended to a file at once, so that none is lost if the process is killed."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ANSWERS_FILE = "answers.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class AnnotatorAnswer:
-    """The label that an annotator gave a row, or None where they took it back."""
+    """The label that an annotator gave the row with the id ``row``; None if they took it back."""
 
     annotator: str
     row: str
@@ -24,23 +24,24 @@ class AnnotatorAnswer:
 
 
 class AnnotatorAnswers:
-    """All answers of an audit; an annotator's last answer to a row counts.
+    """All answers of an audit; of an annotator's answers to a row, the last one counts.
 
-    Several threads may give answers; a lock keeps them from being written at the same time.
+    Several threads may give answers: a lock keeps two of them from writing at the same time.
     """
 
     def __init__(self, folder: Path) -> None:
         """Read the answers in ``folder``; raises ``FolderError`` if a line of the file is not an answer."""
         self._path = folder / ANSWERS_FILE
         self._lock = threading.Lock()
-        self._said: dict[str, dict[str, str]] = {}  # each annotator's labels, the last given at the end
+        self._said: dict[str, dict[str, str]] = {}  # each annotator's labels by row id, in the order given
         for answer in self._read():
             self._take(answer)
 
     def give(self, answer: AnnotatorAnswer, *, again: bool = False) -> bool:
         """Write an answer to the disk, then count it; returns whether it was counted.
 
-        Only with ``again`` may it replace an earlier one: a double click or a second window changes nothing.
+        An answer replaces an earlier one to the same row only with ``again``, so that a double click or a
+        second window changes nothing.
         """
         with self._lock:
             before = self._said.get(answer.annotator, {}).get(answer.row)
@@ -53,7 +54,7 @@ class AnnotatorAnswers:
             return True
 
     def take_back(self, annotator: str) -> str | None:
-        """Take back the annotator's last answer and return the id of its row, or None if there is none."""
+        """Take back the annotator's last answer; returns the id of its row, None if there is no answer."""
         with self._lock:
             last = next(reversed(self._said.get(annotator, {})), None)
         if last is None:
@@ -62,12 +63,12 @@ class AnnotatorAnswers:
         return last
 
     def of(self, annotator: str) -> dict[str, str]:
-        """The annotator's labels by row."""
+        """The annotator's labels by row id."""
         with self._lock:
             return dict(self._said.get(annotator, {}))
 
     def by_annotator(self) -> dict[str, dict[str, str]]:
-        """The labels of each annotator who gave any, by row, in the order of their first answers."""
+        """By annotator, the labels by row id; annotators without labels are left out."""
         with self._lock:
             return {name: dict(labels) for name, labels in self._said.items() if labels}
 
@@ -97,7 +98,7 @@ class AnnotatorAnswers:
             return
         except OSError as error:
             raise FolderError(f"{self._path} cannot be read: {error.strerror}") from error
-        if lines[-1]:  # a kill cut the last line off; remove it before anything is appended
+        if lines[-1]:  # the process was killed while it wrote this line: remove it before appending others
             os.truncate(self._path, sum(len(line) + 1 for line in lines[:-1]))
         for number, line in enumerate(lines[:-1], start=1):
             try:
@@ -108,5 +109,6 @@ class AnnotatorAnswers:
                 yield AnnotatorAnswer(str(record["annotator"]), str(record["row"]), label)
             except (ValueError, LookupError, TypeError) as error:
                 raise FolderError(
-                    f"{self._path}:{number}: not a valid answer; fix the line or remove it"
+                    f"{self._path}:{number}: not a valid answer (a JSON object with annotator, row and "
+                    "label); correct the line or remove it"
                 ) from error

@@ -1,7 +1,7 @@
-"""The web application on which rows are labelled, and the server that runs while an annotator works.
+"""The web page on which an annotator labels rows, and the server that runs while they work.
 
-Every request needs the token and must use a host name of this machine, and the page may load and run
-nothing but its own two files. Texts are sent to the browser as JSON and shown as plain text.
+Every request needs the secret token and must use a host name of this machine. The page may load and run only
+its own two files. Texts are sent to the browser as JSON and shown as plain text.
 """
 
 import os
@@ -41,21 +41,26 @@ _TYPES = {"js": "text/javascript", "css": "text/css"}
 
 
 class LabelChoice(BaseModel):
-    """A label for a row."""
+    """The body of a request that gives a row a label."""
 
     model_config = ConfigDict(extra="forbid")
 
-    row: int = Field(ge=0, description="Its place among the rows that were drawn: ids may tell the label.")
-    place: int = Field(ge=0, description="Of the label, counted from 0.")
+    row: int = Field(ge=0, description="The index of the row in the audit; its id could tell the label.")
+    place: int = Field(ge=0, description="The index of the label, from 0.")
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotationSession:
-    """One annotator's work.
+    """One annotator's work on an audit.
 
-    ``seed`` decides the order of rows; every request has to carry the secret ``token``; ``finished`` is
-    called when the annotator says that they are done, and returns what the page then
-    shows, as ``closing`` makes it.
+    Attributes:
+        audit: the rows and the labels to choose from.
+        answers: the answers of all annotators; new answers are added to it.
+        annotator: name of the annotator.
+        seed: decides the order in which the annotator sees the rows.
+        token: the secret that every request has to carry.
+        finished: called when the annotator chooses Finish; returns what the page then shows (see
+            ``closing``).
     """
 
     audit: Audit
@@ -66,7 +71,11 @@ class AnnotationSession:
     finished: Callable[[], Mapping[str, Any]]
 
     def state(self, row: int | None = None, **more: Any) -> dict[str, Any]:
-        """What the page shows: a row, by default the next unlabelled one, and how many are labelled."""
+        """What the page shows: a row, and how many rows are labelled.
+
+        ``row`` is the row's index in the audit; None takes the annotator's next unlabelled row. ``more``
+        fields are added to the result.
+        """
         said = self.answers.of(self.annotator)
         order = order_of(self.audit, self.annotator, self.seed)
         unlabelled = [place for place in order if self.audit.rows[place].id not in said]
@@ -87,7 +96,7 @@ class AnnotationSession:
 
 
 def make_app(session: AnnotationSession) -> FastAPI:
-    """The application; its only state is that of ``session.answers``."""
+    """The web application of a session; its only state is ``session.answers``."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[_HOST, "localhost"])
     rows, labels = session.audit.rows, session.audit.labels
@@ -98,7 +107,7 @@ def make_app(session: AnnotationSession) -> FastAPI:
         if secrets.compare_digest(token.encode(), session.token.encode()):
             response = await call(request)
         else:
-            text = "The address lacks its token: open the one that the program printed.\n"
+            text = "The token is missing from the address: open the whole address that the program printed.\n"
             response = Response(text, 403, media_type="text/plain")
         response.headers.update(_HEADERS)
         return response
@@ -155,9 +164,9 @@ def serve(
     progress: Progress,
     finish: Callable[[], Mapping[str, Any]],
 ) -> None:
-    """Serve the page to one annotator, on the loopback interface only, until they say that they are done.
+    """Serve the page to one annotator, on the loopback interface only, until they choose Finish.
 
-    Then ``finish`` writes the results; the page shows what it returns, and the server stops.
+    Then ``finish`` writes the results, the page shows what it returns, and the server stops.
     """
     with socket.socket() as listening:
         if os.name == "posix":  # allow a port whose last connections are still closing
@@ -167,11 +176,11 @@ def serve(
             listening.listen()  # so that an early visitor waits and is not refused
         except OSError as error:
             raise SettingsError(
-                f"--port {settings.port}: {error.strerror}; give another, or 0 for any"
+                f"--port {settings.port}: {error.strerror}; give another port, or 0 for any free one"
             ) from error
         token = secrets.token_urlsafe(24)
 
-        writing = threading.Lock()  # a second click must not write beside the first
+        writing = threading.Lock()  # a second click must not write the results at the same time
 
         def finished() -> Mapping[str, Any]:
             with writing:
@@ -186,6 +195,7 @@ def serve(
         # Not with ``say``, which removes tokens: the page can only be opened with this one.
         progress.link(f"open http://{_HOST}:{listening.getsockname()[1]}/?token={token}")
         progress.say(
-            "label the rows there, and choose Finish at the end; Ctrl-C stops before that. No label is lost"
+            "label the rows on that page and choose Finish at the end; Ctrl-C stops earlier, and every label "
+            "given so far is kept"
         )
         server.run(sockets=[listening])

@@ -1,15 +1,15 @@
 "use strict";
-// One row at a time. Nothing is shown as saved before the program has said that it lies on the disk.
+// Shows one row at a time. A label is shown as saved only after the server has confirmed that it is on the disk.
 
 const token = new URLSearchParams(location.search).get("token");
 const part = (name) => document.getElementById(name);
 let state = null;
 let waiting = false;
-let drawn = 0;
+let drawn = 0; // when the current row was shown, in milliseconds
 
-// So long a row is to be seen before it can be labelled: what comes sooner was meant for the one before.
+// Milliseconds for which a row is shown before it can be labelled: an earlier key was meant for the row before.
 const SEEN = 400;
-// So long the label that was given stays marked.
+// Milliseconds for which the chosen label stays marked.
 const MARKED = 900;
 
 async function ask(path, body) {
@@ -27,17 +27,17 @@ async function ask(path, body) {
       say(`Not saved: ${await answer.text()}`, true);
       return;
     }
-    const found = await answer.json();
+    const result = await answer.json();
     if (path === "finish") {
-      close(found);
+      close(result);
       return;
     }
-    state = found;
+    state = result;
     draw();
     if (path === "answer") answered(body.place);
     if (path === "back") takenBack();
   } catch (fault) {
-    say("Not saved: the program does not answer. Is it still running?", true);
+    say("Not saved: the pairsmith program does not answer. Is it still running?", true);
   } finally {
     waiting = false;
   }
@@ -49,10 +49,10 @@ function say(text, fault = false) {
 }
 
 function element(kind, text, className = "") {
-  const made = document.createElement(kind);
-  made.textContent = text;
-  made.className = className;
-  return made;
+  const node = document.createElement(kind);
+  node.textContent = text;
+  node.className = className;
+  return node;
 }
 
 function draw() {
@@ -81,9 +81,9 @@ function draw() {
   part("finish").hidden = !ended;
   const last = state.labels.length;
   part("hint").textContent = ended
-    ? "You can still undo. After that, finish: the results are written and the program ends."
-    : `Click a label or press its key, 1${last > 1 ? ` to ${last}` : ""}. Every label is saved at once: you can `
-      + "close this page at any time, and the same command goes on where you stopped.";
+    ? "You can still undo labels. Then finish: the results are written, and the program ends."
+    : `Click a label or press its key, 1${last > 1 ? ` to ${last}` : ""}. Every label is saved at once. You can `
+      + "stop at any time; run the same command again to continue with the next row.";
   if (ended) part("finish").focus();
 }
 
@@ -107,7 +107,7 @@ function mark(place) {
 
 function answered(place) {
   if (state.counted === false) {
-    say("That row had a label already, from another window or a second click; here is the next one.");
+    say("The last row already had a label, from another window or a second click. This is the next row.");
     return;
   }
   say(`Saved: ${state.labels[place]}`);
@@ -120,7 +120,7 @@ function takenBack() {
   }
   const button = part("labels").children[state.taken];
   if (button) button.classList.add("before");
-  say(`Undone: this row was labelled ${state.labels[state.taken]}. Give it a label again.`);
+  say(`Undone: you had labelled this row ${state.labels[state.taken]}. Choose its label again.`);
 }
 
 function give(place) {
@@ -130,7 +130,7 @@ function give(place) {
     return;
   }
   if (performance.now() - drawn < SEEN) {
-    say("That came too soon after the last one, and was not counted.");
+    say("Not counted: the key came too soon after the last label. Look at this row, then choose its label.");
     return;
   }
   mark(place);
@@ -144,17 +144,17 @@ async function finish() {
   part("finish").disabled = false;
 }
 
-function close(found) {
+function close(results) {
   state = null;
   part("work").hidden = true;
-  part("told").replaceChildren(...found.told.map((line) => element("p", line)));
-  part("folder").textContent = found.folder;
-  part("files").replaceChildren(...found.files.map(([name, what]) => {
+  part("told").replaceChildren(...results.told.map((line) => element("p", line)));
+  part("folder").textContent = results.folder;
+  part("files").replaceChildren(...results.files.map(([name, what]) => {
     const item = document.createElement("li");
     item.append(element("bdi", name), `: ${what}`);
     return item;
   }));
-  if (found.table.length) drawTable(found.caption, found.table);
+  if (results.table.length) drawTable(results.caption, results.table);
   part("end").hidden = false;
   part("thanks").focus();
 }
@@ -166,9 +166,9 @@ function drawTable(caption, [head, ...rows]) {
   const line = (cells, kind) => {
     const row = document.createElement("tr");
     row.append(...cells.map((cell, place) => {
-      const made = element(place ? kind : "th", cell);
-      if (made.tagName === "TH") made.scope = kind === "th" ? "col" : "row";
-      return made;
+      const node = element(place ? kind : "th", cell);
+      if (node.tagName === "TH") node.scope = kind === "th" ? "col" : "row";
+      return node;
     }));
     return row;
   };

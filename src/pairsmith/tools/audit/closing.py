@@ -8,12 +8,19 @@ from pairsmith.tools.audit.agreement import AnnotatorLabels
 from pairsmith.tools.audit.rows import Audit
 
 FILES = (
-    ("results.json", "the shares of labels, the agreement, and the label that most people gave each row"),
-    ("answers.jsonl", "every label as it was given, with the time"),
-    ("labelled/", "a data set of the rows with the label that most people gave them"),
-    ("label-studio.json, label-studio.xml, argilla.json", "the same for Label Studio and Argilla"),
+    (
+        "results.json",
+        "how often each label was given, the agreement of the annotators, and the label that most people "
+        "gave each row",
+    ),
+    ("answers.jsonl", "every label that was given, with the annotator and the time"),
+    ("labelled/", "a data set of the rows, each with the label that most people gave it"),
+    (
+        "label-studio.json, label-studio.xml, argilla.json",
+        "the rows with their new labels, to import into Label Studio or Argilla",
+    ),
 )
-"""What an audit writes into its folder, and what is in it."""
+"""The files that an audit writes into its folder, each with what it contains."""
 
 
 def closing(
@@ -22,20 +29,22 @@ def closing(
     """What the page shows at the end.
 
     Returns:
-        ``told``: sentences; ``caption`` and ``table``: how often which label was given to the rows of each
-        label in the data, with a head; empty where the data have no labels; ``folder`` and ``files``: what
-        was written.
+        ``told``: sentences on what was labelled and on the agreement. ``caption`` and ``table``: how often
+        each label was given to the rows with each label in the data; the first row of the table is its head,
+        and it is empty if the data have no labels. ``folder`` and ``files``: the audit's folder, and the
+        files that were written there.
     """
     columns = list(results["confusion"])
     table: list[list[str]] = []
     if columns:
-        table = [["label given", *(f"{column} in the data" for column in columns)]]
+        table = [["label given by people", *(f"rows labelled {column} in the data" for column in columns)]]
         for label in audit.labels:
             shares = (results["confusion"][column]["given"][label]["share"] for column in columns)
             table.append([label, *(f"{share:.0f} %" for share in shares)])
     return {
         "told": [*_counts(audit, said), *_agreement(results)],
-        "caption": "Of the rows with each label in the data, the share that was given each label",
+        "caption": "How people labelled the rows with each label in the data, as shares of all answers to "
+        "them",
         "table": table,
         "folder": str(out),
         "files": [list(file) for file in FILES],
@@ -43,7 +52,7 @@ def closing(
 
 
 def _counts(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> Sequence[str]:
-    """For each annotator how many rows they labelled, and how many as the data do."""
+    """For each annotator, how many rows they labelled, and how many of these as in the data."""
     sentences = []
     for name, labels in said.items():
         sentence = f"{name} labelled {len(labels)} of {len(audit.rows)} rows"
@@ -51,18 +60,18 @@ def _counts(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> Sequence[str]:
         if compared:
             same = sum(labels[row.id] == row.label for row in compared)
             share = 100 * same / len(compared)
-            sentence += f", and gave {same} of {len(compared)} ({share:.0f} %) the label in the data"
+            sentence += f"; {same} of {len(compared)} ({share:.0f} %) got the label that the data give them"
         sentences.append(f"{sentence}.")
     return sentences or ["Nobody has labelled a row yet."]
 
 
 def _agreement(results: Mapping[str, Any]) -> Sequence[str]:
-    """How far several annotators agree beyond chance; nothing about one alone."""
+    """Sentences on how far several annotators agree beyond chance; none if there is one annotator."""
     coefficients = results["agreement"]
     lines = [f"Cohen's kappa of {pair}: {_figure(value)}." for pair, value in coefficients["cohen"].items()]
     if len(results["labelled"]) > 1:
         lines.append(f"Krippendorff's alpha of all annotators: {_figure(coefficients['krippendorff'])}.")
-    return [*lines, "1 is full agreement, 0 no more than by chance."] if lines else lines
+    return [*lines, "1 means full agreement, 0 no more agreement than by chance."] if lines else lines
 
 
 def _figure(value: float | None) -> str:

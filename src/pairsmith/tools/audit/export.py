@@ -31,10 +31,15 @@ def export_annotations(
     source: str,
     sources: Sources,
 ) -> None:
-    """Write all formats into the audit's folder, replacing earlier exports.
+    """Write the labelled rows in all formats into the audit's folder, replacing earlier exports.
 
-    ``said`` has the labels of each annotator, ``most`` for each row the label that most gave; labelled
-    rows without one are rejects. ``source`` is the hash of the data, and ``sources`` their licences.
+    Args:
+        audit: the rows that were labelled.
+        said: the labels of each annotator.
+        most: by row id, the label that most annotators gave. Labelled rows without such a label are rejects.
+        out: the audit's folder.
+        source: the hash of the data.
+        sources: where the data come from, with their licences.
     """
     write_labelled(audit, said, most, out / LABELLED, source, sources)
     files: dict[str, Any] = {
@@ -57,7 +62,7 @@ def write_labelled(
     source: str,
     sources: Sources,
 ) -> None:
-    """Write a dataset folder of the rows with their majority label and its share of the answers."""
+    """Write a dataset folder of the rows, each with its majority label and the label's share of answers."""
     texts = list(audit.rows[0].texts)
     column = "score" if audit.graded else "label"
     schema = pa.schema(
@@ -111,7 +116,7 @@ def write_labelled(
 
 
 def label_studio_tasks(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[dict[str, Any]]:
-    """Tasks with their annotations, for an import into Label Studio."""
+    """The rows as tasks for an import into Label Studio, with the annotators' labels as annotations."""
     choice = {"from_name": "label", "to_name": next(iter(audit.rows[0].texts)), "type": "choices"}
     tasks: list[dict[str, Any]] = []
     for row in audit.rows:
@@ -123,7 +128,7 @@ def label_studio_tasks(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> lis
 
 
 def argilla_records(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[dict[str, Any]]:
-    """Records with their responses, as ``Dataset.records.from_json`` of Argilla reads them."""
+    """The rows as records with the annotators' labels, which Argilla's ``records.from_json`` reads."""
     people = {name: str(uuid.uuid5(_PEOPLE, name)) for name in said}
     return [
         {

@@ -1,6 +1,6 @@
-"""The step ``audit``: people label rows blind, and their labels are compared with the data's (D13).
+"""The step ``audit``: people label rows without seeing the data's labels, which are then compared (D13).
 
-rows drawn -> labelled one by one in a browser -> confusion, agreement -> results and labelled rows
+sample of rows -> labels given one by one in a browser -> confusion, agreement -> results and labelled rows
 """
 
 from collections import Counter
@@ -29,16 +29,18 @@ RESULTS = "results.json"
 def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     """Have an annotator label rows in a browser, and write the results of all annotators of the folder.
 
-    The run's folder holds ``answers.jsonl``, a line for each label as it was given, ``results.json``, and
-    the labelled rows in the formats of ``export``. The same command continues the audit, also with another
-    annotator.
+    The run's folder holds ``answers.jsonl`` with a line for each label that was given, ``results.json``, and
+    the labelled rows in several formats (see ``export_annotations``). The same command continues the audit,
+    also with another annotator.
 
     Returns:
-        What ``results.json`` holds: ``rows``, ``labelled`` by annotator, ``confusion``, ``agreement``, and
-        ``labels``, the majority label of each row.
+        the contents of ``results.json``: ``rows``, the number of rows; ``labelled``, by annotator, how many
+        rows they labelled; ``confusion``; ``agreement``; and ``labels``, the majority label of each row.
     """
     if not isinstance(run.out, Path):
-        raise SettingsError(f"--out {run.out}: an audit needs a folder on this machine")
+        raise SettingsError(
+            f"--out {run.out}: an audit cannot write to a store; give a folder on this machine"
+        )
     for package in ("fastapi", "krippendorff", "uvicorn"):
         if find_spec(package) is None:
             raise MissingExtra(package, "audit")
@@ -56,7 +58,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
         out = run.out
 
         def write() -> dict[str, Any]:
-            """Write the results of the labels so far."""
+            """Write the results of the labels that were given so far, and return them."""
             said = answers.by_annotator()
             results = results_of(drawn, said)
             write_json(out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
@@ -66,7 +68,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
             return results
 
         def finish() -> dict[str, Any]:
-            """Write the results before the page says that they are written."""
+            """Write the results, then return what the page shows at the end."""
             return closing(drawn, answers.by_annotator(), write(), out)
 
         if not settings.finish:
@@ -76,17 +78,17 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
                 serve(drawn, answers, settings, run.progress, finish)
             except KeyboardInterrupt as stop:
                 stopped = stop
-        results = write()  # again, as another window may have given a label since
+        results = write()  # again, as another window may have given a label in the meantime
         save(complete=stopped is None)
     run.progress.result(audit_table(drawn, results))
     run.progress.result(f"\nresults: {out / RESULTS}\nlabelled rows: {out / LABELLED}")
-    if stopped:  # the step is not finished, so a recipe will continue it
+    if stopped:  # the step is not finished, so a recipe continues it when it is run again
         raise stopped
     return results
 
 
 def _set_aside(folder: Path) -> None:
-    """Rename the answers of an audit that is started over, so that they are kept."""
+    """Rename the answers of an audit that is started over, so that they are not lost."""
     answers = folder / ANSWERS_FILE
     if answers.exists():
         number = next(n for n in count(1) if not (folder / f"{ANSWERS_FILE}.{n}").exists())
@@ -100,8 +102,8 @@ def _check(drawn: Audit, answers: AnnotatorAnswers) -> None:
         for row, label in labels_by_row.items():
             if row not in rows or label not in labels:
                 raise FolderError(
-                    f"{ANSWERS_FILE}: {name} gave row {row} the label {label!r}; this audit lacks that row "
-                    "or label; give another folder as --out, or --fresh to start over"
+                    f"{ANSWERS_FILE}: {name} gave row {row} the label {label!r}, but this audit has no such "
+                    "row or label; give another folder as --out, or --fresh to start over"
                 )
 
 

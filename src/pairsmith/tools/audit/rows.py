@@ -13,7 +13,7 @@ from pairsmith.tools.report.rows import is_number, label_name, row_texts, sorted
 from pairsmith.tools.settings import AuditSettings
 
 MOST_LABELS = 9
-"""One for each key 1 to 9."""
+"""Largest number of labels to choose from: one for each of the keys 1 to 9."""
 _TEXTS = (
     ("sentence1", "sentence2"),
     ("input", "output"),
@@ -36,14 +36,15 @@ _QUESTIONS = {
         "summary",
     ): "Does the summary say what matters in the document? Choose the label that fits best.",
 }
-"""By the columns with texts, what people are asked where the settings do not say."""
+"""By the columns with texts, the question to the annotators if the settings give none."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
     """A row to be labelled, with its texts by column name.
 
-    ``label`` is the label in the data, never shown; empty for none, and for a score that people cannot give.
+    ``label`` is the row's label in the data, which annotators never see. It is "" if the row has no label, or
+    has a score that people cannot give.
     """
 
     id: str
@@ -55,8 +56,13 @@ class AuditRow:
 class Audit:
     """The rows to label, in the order of the data, and the labels to choose from, in the order of the keys.
 
-    ``claimed``: the labels that these rows have in the data, sorted; ``graded``: whether these are scores;
-    ``meanings``: for rows written by a task, what each label means; ``question``: what people are asked.
+    Attributes:
+        rows: the rows.
+        labels: the labels to choose from.
+        claimed: the labels that the rows have in the data, sorted.
+        graded: whether the labels are scores.
+        meanings: for rows that a task wrote, what each label means.
+        question: the question to the annotators.
     """
 
     rows: Sequence[AuditRow]
@@ -68,9 +74,9 @@ class Audit:
 
 
 def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
-    """Draw the rows that all annotators label."""
+    """Draw the rows that all annotators label, ``settings.rows`` of them or all if there are fewer."""
     if not folder.rows:
-        raise InputError(f"{folder.path}: has no rows to label")
+        raise InputError(f"{folder.path} has no rows to label; give a folder with rows as --data")
     sample: list[dict[str, Any]] = []
     claimed: set[str] = set()
     column = ""
@@ -81,29 +87,32 @@ def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
         sample += drawn
     columns = next((names for names in _TEXTS if set(names) <= sample[0].keys()), None)
     if columns is None:
-        raise InputError(f"{folder.path}: has no texts to label, only the columns {', '.join(sample[0])}")
+        raise InputError(
+            f"{folder.path}: the rows have no texts that can be labelled, only the columns "
+            f"{', '.join(sample[0])}; give pairs, labelled texts, questions or documents with summaries"
+        )
     if not column and not settings.labels:
         raise InputError(
             f"{folder.path}: its rows have no column label or score; give the labels to choose from, "
             "e.g. --labels right --labels wrong"
         )
-    # People cannot give a search's score of a pair.
-    says = column and not (column == "score" and len(claimed) > MOST_LABELS)
+    # People cannot give a score with many distinct values, such as a search's.
+    comparable = column and not (column == "score" and len(claimed) > MOST_LABELS)
     rows = [
-        AuditRow(str(row["id"]), dict(row_texts(row, columns)), label_name(row[column]) if says else "")
+        AuditRow(str(row["id"]), dict(row_texts(row, columns)), label_name(row[column]) if comparable else "")
         for row in sample
     ]
-    twice = next((name for name, count in Counter(row.id for row in rows).items() if count > 1), None)
-    if twice is not None:
+    repeated = next((name for name, count in Counter(row.id for row in rows).items() if count > 1), None)
+    if repeated is not None:
         raise InputError(
-            f"{folder.path}: two rows have the id {twice!r}, but answers are stored by id; give each row "
-            "its own, as pairsmith mix does"
+            f"{folder.path}: two rows have the id {repeated!r}, but answers are stored by id; give each row "
+            "an id of its own, as pairsmith mix does"
         )
     labels = settings.labels or sorted_labels(claimed)
     if len(labels) > MOST_LABELS:
         raise SettingsError(
-            f"{folder.path}: has more than {MOST_LABELS} labels, and each needs a key; name those to "
-            "choose from as --labels"
+            f"{folder.path} has more than {MOST_LABELS} different labels, but each label needs a key from 1 "
+            f"to {MOST_LABELS}; give the labels to choose from as --labels"
         )
     graded = column == "score" and all(map(is_number, labels))
     meanings = label_meanings(folder.manifest.settings)
@@ -112,7 +121,7 @@ def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
 
 
 def question_on(columns: Sequence[str], graded: bool) -> str:
-    """What people are asked about rows with these texts; ``graded`` if the labels are scores."""
+    """The question to annotators about rows with these text columns; ``graded`` if the labels are scores."""
     if tuple(columns) == ("sentence1", "sentence2"):
         return _ALIKE if graded else "Which label says best how the second sentence relates to the first?"
     return _QUESTIONS[tuple(columns)]

@@ -1,4 +1,4 @@
-"""Rows for tools in which people label: Label Studio and Argilla, with the rows' labels as suggestions."""
+"""Export to the annotation tools Label Studio and Argilla, with the rows' labels as suggestions."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,10 @@ from pairsmith.tools.audit.rows import question_on
 from pairsmith.tools.export.negatives import Files, Splits
 
 _MOST_LABELS = 20
-"""More different scores are no choice for people."""
+"""Largest number of labels to choose from: people cannot choose among more."""
 
 _FITS = ("yes", "no")
-"""The choices where rows have no label: whether their texts belong together."""
+"""The choices if rows have no label: whether their texts belong together."""
 
 
 def label_studio_files(splits: Splits, kind: RowKind) -> Files:
@@ -35,7 +35,7 @@ def label_studio_files(splits: Splits, kind: RowKind) -> Files:
 
 
 def label_config(fields: Sequence[str], choices: Sequence[str], question: str) -> str:
-    """A labelling interface in Label Studio's XML: the texts by name, a question and a button a choice."""
+    """A labelling interface in Label Studio's XML: named texts, a question, and a button for each choice."""
     heads = ((quoteattr(name), quoteattr(f"${name}")) for name in fields)
     texts = "".join(
         f"  <Header value={head}/>\n  <Text name={head} value={value}/>\n" for head, value in heads
@@ -84,7 +84,10 @@ def argilla_files(splits: Splits, kind: RowKind) -> Files:
 
 def _fields(kind: RowKind) -> Sequence[str]:
     if kind is WITH_NEGATIVES:
-        raise SettingsError(f"people label one pair or text at a time; these are {kind.name}")
+        raise SettingsError(
+            "this format is for people who label one pair or text at a time; these rows are "
+            f"{kind.name}; choose another --form, such as triplets"
+        )
     return (*kind.texts, "answer") if kind.claim == "answers" else kind.texts
 
 
@@ -103,7 +106,8 @@ def _choices(splits: Splits, kind: RowKind, form: str) -> Sequence[str]:
     labels = sorted({_label(row, kind) for rows in splits.values() for row in rows})
     if len(labels) > _MOST_LABELS:
         raise SettingsError(
-            f"--form {form} makes a button of each {kind.claim}, and these rows have {len(labels)} different "
-            "ones; export rows with few labels, such as those that generate wrote"
+            f"--form {form} makes a button for each {kind.claim}, but these rows have {len(labels)} "
+            f"different ones, more than {_MOST_LABELS}; export rows with fewer, such as those that generate "
+            "wrote"
         )
     return labels

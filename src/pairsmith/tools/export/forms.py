@@ -1,4 +1,4 @@
-"""Export formats: each turns rows of a kind into the files of another tool, as names and contents."""
+"""The export formats: each turns rows into the files of another tool, as file names and contents."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +29,7 @@ _BELONG = {
     "pairs of inputs and outputs": ("input", "output"),
     "documents with summaries": ("summary", "document"),
 }
-"""For kinds whose two texts belong together: the columns of the query and of the document."""
+"""By kind of rows whose two texts belong together: the column of the query, and of the document."""
 
 
 def jsonl(splits: Splits, kind: RowKind) -> Files:  # noqa: ARG001 - rows of all kinds are written alike
@@ -37,14 +37,14 @@ def jsonl(splits: Splits, kind: RowKind) -> Files:  # noqa: ARG001 - rows of all
     for split, rows in splits.items():
         for number, row in enumerate(rows, start=1):
             for name, value in row.items():
-                value_as_text(value, name, f"{split}, row {number}")  # one that no file can hold is refused
+                value_as_text(value, name, f"{split}, row {number}")  # refuses text that no file can hold
         yield f"{split}.jsonl", map(line, rows)
 
 
 def squad(splits: Splits, kind: RowKind) -> Files:
     """SQuAD 1.1: articles by title, each with its passages and their questions."""
     if kind.name != "questions with answers":
-        raise SettingsError(f"--form squad is for questions with answers; these are {kind.name}")
+        raise SettingsError(f"--form squad is for questions with answers; these rows are {kind.name}")
     for split, rows in splits.items():
         articles: dict[str, dict[str, list[Row]]] = {}  # rows by title and passage, as they first appear
         for row in rows:
@@ -57,7 +57,7 @@ def squad(splits: Splits, kind: RowKind) -> Files:
 
 
 def beir(splits: Splits, kind: RowKind) -> Files:
-    """BEIR: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``; equal texts are one document."""
+    """BEIR: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``; equal texts become one document."""
     if kind is WITH_NEGATIVES:
         yield from beir_with_negatives(splits)
         return
@@ -79,9 +79,10 @@ def beir(splits: Splits, kind: RowKind) -> Files:
 
 
 def sentence_transformers(splits: Splits, kind: RowKind) -> Files:
-    """Columns in the order that losses expect: two sentences with score or label, or anchor and positive.
+    """sentence-transformers: columns in the order that its losses expect.
 
-    Queries with negatives have the columns ``negative_1``, ``negative_2`` … besides.
+    Pairs have two sentences and a score or label; other rows have an anchor and a positive, and those with
+    negatives also the columns ``negative_1``, ``negative_2`` ….
     """
     if kind is WITH_NEGATIVES:
         yield from tuples(splits)
@@ -97,11 +98,11 @@ def sentence_transformers(splits: Splits, kind: RowKind) -> Files:
 
 
 def _of_negatives(form: FormName, write: Callable[[Splits], Files]) -> RowForm:
-    """A form that only queries with negatives have."""
+    """The format ``form`` of queries with negatives, written by ``write``; other rows are refused."""
 
     def written(splits: Splits, kind: RowKind) -> Files:
         if kind is not WITH_NEGATIVES:
-            raise SettingsError(f"--form {form} is for {WITH_NEGATIVES.name}; these are {kind.name}")
+            raise SettingsError(f"--form {form} is for {WITH_NEGATIVES.name}; these rows are {kind.name}")
         yield from write(splits)
 
     return written
@@ -124,7 +125,7 @@ FORMS: Mapping[FormName, RowForm] = {
 def _belonging(kind: RowKind, form: str) -> tuple[str, str]:
     if kind.name not in _BELONG:
         names = ", ".join([*_BELONG, WITH_NEGATIVES.name])
-        raise SettingsError(f"--form {form} is for {names}; these are {kind.name}")
+        raise SettingsError(f"--form {form} is for {names}; these rows are {kind.name}")
     return _BELONG[kind.name]
 
 

@@ -1,8 +1,8 @@
-"""Queries with their hard negatives in the forms of the tools that train on them.
+"""Export of queries with hard negatives, in the formats of the tools that train on them.
 
-sentence-transformers reads triplets and tuples by the order of their columns, and ``label`` by its name; what
-its MarginMSE and KL losses take as a label are the scores of all texts of a row. Tevatron and FlagEmbedding
-read a line for each query.
+sentence-transformers reads triplets and tuples by the order of their columns, and the column ``label`` by its
+name. Its MarginMSE and KL losses expect the scores of the positive and of all negatives there. Tevatron and
+FlagEmbedding read one line for each query.
 """
 
 import json
@@ -38,14 +38,14 @@ def triplets(splits: Splits) -> Files:
 
 
 def tuples(splits: Splits) -> Files:
-    """Anchor, positive and negatives, of the rows that have as many as any row has."""
+    """Anchor, positive and negatives; only rows with the largest number of negatives are written."""
     count = most_negatives(splits)
     for split, rows in splits.items():
         yield f"{split}.jsonl", [line(_tuple(row)) for row in rows if len(row["negatives"]) == count]
 
 
 def scored_tuples(splits: Splits) -> Files:
-    """The same, with the scores of the positive and of all negatives as ``label``."""
+    """As ``tuples``, with the scores of the positive and of all negatives as ``label``."""
     count = most_negatives(splits)
     for split, rows in splits.items():
         for row in rows:
@@ -66,7 +66,7 @@ def most_negatives(splits: Splits) -> int:
 
 
 def left_out(splits: Splits) -> int:
-    """How many rows have no place among tuples, as they have fewer negatives than others."""
+    """The number of rows that ``tuples`` leaves out, as they have fewer negatives than other rows."""
     count = most_negatives(splits)
     return sum(len(row["negatives"]) < count for rows in splits.values() for row in rows)
 
@@ -91,7 +91,7 @@ def tevatron(splits: Splits) -> Files:
 
 
 def flag_embedding(splits: Splits) -> Files:
-    """A line for each query: ``query``, ``pos`` and ``neg``, and where there are any their scores."""
+    """A line for each query: ``query``, ``pos`` and ``neg``, and if all texts have scores these, too."""
     for split, rows in splits.items():
         lines = []
         for of_query in _by_query(rows).values():
@@ -110,7 +110,7 @@ def flag_embedding(splits: Splits) -> Files:
 
 
 def beir_with_negatives(splits: Splits) -> Files:
-    """``corpus.jsonl`` with positives and negatives, ``queries.jsonl``, and the positives in ``qrels/``."""
+    """BEIR: ``corpus.jsonl`` has positives and negatives, ``qrels/SPLIT.tsv`` the positives of each query."""
     all_rows = [row for rows in splits.values() for row in rows]
     texts: dict[str, str] = {}
     for row in all_rows:
@@ -134,8 +134,8 @@ def _tuple(row: Row) -> dict[str, Any]:
 def _refuse_unscored(row: Row, form: str) -> None:
     if row["score"] is None or row["scores"] is None:
         raise SettingsError(
-            f"--form {form} needs the columns score and scores, which row {row['id']} lacks; "
-            "take sentence-transformers or triplets"
+            f"--form {form} needs the columns score and scores, which row {row['id']} lacks; choose "
+            "--form sentence-transformers or triplets"
         )
 
 
@@ -156,7 +156,7 @@ def _positives(rows: Iterable[Row]) -> Texts:
 
 
 def _negatives(rows: Iterable[Row]) -> Texts:
-    """The negatives of all rows of a query, each once."""
+    """The negatives of all rows of a query, each of them once, with the score that it has first."""
     negatives: Texts = {}
     for row in rows:
         scores = row["scores"] or [None] * len(row["negatives"])

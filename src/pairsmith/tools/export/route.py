@@ -30,7 +30,10 @@ MakeContent = Callable[[], bytes]
 
 
 def export(settings: ExportSettings, run: Run) -> list[Place]:
-    """Write the format's files into the run's folder, replacing those of an earlier call; returns them."""
+    """Write the files of the format into the run's folder, and return their paths.
+
+    The files that an earlier call wrote there are replaced or deleted.
+    """
     refuse_source(run, data=settings.data)
     if settings.form == "croissant":
         written = _with_croissant(settings.data)
@@ -43,7 +46,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
         save(files=[*written, *earlier])
         for name, content in written.items():
             write_atomic(run.out / name, content())
-        for name in earlier:  # another tool would take them for part of this export
+        for name in earlier:  # another tool would read them as part of this export
             with storage_errors(run.out / name):
                 (run.out / name).unlink(missing_ok=True)
         save(files=list(written), complete=True)
@@ -53,7 +56,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
 
 
 def _files_there(out: Place) -> list[str]:
-    """The files that an earlier call wrote into a folder, according to its record there."""
+    """The names of the files that an earlier call wrote into ``out``, according to the record there."""
     try:
         record = json.loads((out / EXPORT_RECORD).read_bytes())
     except (OSError, ValueError):
@@ -70,7 +73,7 @@ def _table(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
     if not any(splits.values()):
         raise InputError(f"{settings.data} has no rows")
     if columns := nested(splits):
-        run.progress.say(f"written as JSON, as they hold lists or objects: {', '.join(columns)}")
+        run.progress.say(f"columns that hold lists or objects are written as JSON: {', '.join(columns)}")
     return _contents(csv_files(splits))
 
 
@@ -86,12 +89,12 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
     rows = {split: [row for row in own if is_complete(row, kind)] for split, own in by_split.items()}
     if left_out := sum(map(len, by_split.values())) - sum(map(len, rows.values())):
         what, why = what_is_missing(kind)
-        run.progress.say(f"left out, as there is {what} ({why}): {left_out:,} rows")
+        run.progress.say(f"left out {left_out:,} rows, as there is {what} ({why})")
     tuples = kind is WITH_NEGATIVES and settings.form in ("sentence-transformers", "scored-tuples")
     if tuples and (fewer := negatives.left_out(rows)):
         run.progress.say(
-            f"left out, as they have fewer than {negatives.most_negatives(rows)} negatives: {fewer:,} rows; "
-            "--form triplets takes all"
+            f"left out {fewer:,} rows, as they have fewer than {negatives.most_negatives(rows)} negatives; "
+            "--form triplets writes all rows"
         )
     return _contents(FORMS[settings.form](rows, kind))
 

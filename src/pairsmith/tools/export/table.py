@@ -1,4 +1,4 @@
-"""Rows of any kind as CSV, for spreadsheets and other programs that know nothing of the kinds of rows."""
+"""Export of rows of any kind as CSV, for spreadsheets and other programs."""
 
 import csv
 import io
@@ -28,8 +28,8 @@ def table_rows(source: str) -> dict[str, list[Row]]:
 def csv_files(splits: dict[str, list[Row]]) -> Files:
     """``SPLIT.csv`` for each split: a header, then a line for each row, with quotation marks where needed.
 
-    The columns are those of all rows, in the order in which they appear. What is missing is an empty field,
-    and lists and objects are JSON.
+    The header has the columns of all rows, in the order in which they first appear. A missing value is an
+    empty field; lists and objects are written as JSON.
     """
     for split, rows in splits.items():
         names = list(dict.fromkeys(name for row in rows for name in row))
@@ -52,7 +52,7 @@ def nested(splits: dict[str, list[Row]]) -> list[str]:
 
 
 def _field(value: Any, name: str, where: str) -> Any:
-    """A value as CSV holds it, lists and objects as JSON; a text that no file can hold is refused."""
+    """A value as a CSV field, lists and objects as JSON; a text that no file can hold is refused."""
     field = json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
     refuse_half_characters(str(field), name, where)
     return field
@@ -60,5 +60,5 @@ def _field(value: Any, name: str, where: str) -> Any:
 
 def _line(values: Sequence[Any]) -> str:
     written = io.StringIO(newline="")
-    csv.writer(written).writerow(values)  # its line end is \r\n, so fields with either of these are quoted
+    csv.writer(written).writerow(values)  # its line end is \r\n, so fields with \r or \n are quoted
     return written.getvalue().removesuffix("\r\n")

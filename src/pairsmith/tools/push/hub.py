@@ -13,7 +13,7 @@ _OURS = {
     "dataset": re.compile(r"(data|rejects)/.+\.parquet"),
     "model": re.compile(r"([^/]+/)?(model|pytorch_model)[\w.-]*\.(safetensors|bin)(\.index\.json)?"),
 }
-"""Files of an earlier push, which are deleted unless they are sent again."""
+"""By kind of repository, the files of an earlier push, which are deleted unless they are sent again."""
 
 _TOKEN = "log in with `hf auth login`, or set HF_TOKEN"
 
@@ -24,15 +24,15 @@ def endpoint() -> str:
 
 
 def send(parts: Parts, settings: PushSettings) -> str:
-    """Create the repository if it does not exist, and upload the files in one commit.
+    """Create the repository if it does not exist, upload the files in one commit, and return its URL.
 
-    The same commit deletes files of an earlier push that are no longer among them. Returns its URL.
+    The same commit deletes files of an earlier push that are not among ``parts``.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 
     token = get_token()
     if not token:
-        raise SettingsError(f"no token for the Hub was found; {_TOKEN}")
+        raise SettingsError(f"there is no token for the Hub; {_TOKEN}")
     api, repo, kind = HfApi(endpoint=endpoint(), token=token), settings.repo, parts.kind
     with _spoken(settings, token):
         api.create_repo(repo, repo_type=kind, private=settings.private or None, exist_ok=True)
@@ -58,7 +58,7 @@ def send(parts: Parts, settings: PushSettings) -> str:
 
 @contextmanager
 def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
-    """Turn the client's exceptions into one-line messages without the token."""
+    """Turn the exceptions of the Hub's client into pairsmith's errors, in one line and without the token."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     def without_token(text: str) -> str:
@@ -69,7 +69,7 @@ def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
     except PairsmithError:
         raise
     except OfflineModeIsEnabled:
-        raise SettingsError("HF_HUB_OFFLINE is set, so nothing can be sent; unset it") from None
+        raise SettingsError("HF_HUB_OFFLINE is set, so nothing can be uploaded; unset it") from None
     except HfHubHTTPError as error:
         code, repo = error.response.status_code, settings.repo
         said = without_token(first_line(Exception(error.server_message or error)))

@@ -1,4 +1,4 @@
-"""Replace paths by names, so that uploads say what a file is called, but not where it is on a machine."""
+"""Replace paths by names, so that uploads say what a file is called, but not where it lies on a machine."""
 
 import re
 import tempfile
@@ -17,9 +17,9 @@ _REST = r"(?:/[^\s`'\"|()<>\[\]\\]*)?"
 class Names:
     """Replaces paths on this machine, and URLs in a store, by the names of the files or folders there.
 
-    It replaces strings in a record that are nothing but a path or URL, and all paths below the home folder,
-    the working folder, the temporary folder and the folder that holds the data. Web addresses, which anybody
-    can open, stay; only passwords in them are removed.
+    Two sorts of paths are replaced: the strings in ``record`` that are nothing but a path or a store's URL,
+    and all paths below the home folder, the working folder, the temporary folder and the parent of
+    ``folder``. Web addresses stay, as anybody can open them; only passwords in them are removed.
     """
 
     def __init__(self, folder: Path, record: Any) -> None:
@@ -63,5 +63,5 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _is_place(text: str) -> bool:
-    """Whether a text is a path or URL, and not prose that begins like one."""
+    """Whether ``text`` is a path or a store's URL, and not prose that begins like one."""
     return len(text) < 1000 and len(re.findall(r"[/\\]", text)) > 1 and _PLACE.fullmatch(text) is not None

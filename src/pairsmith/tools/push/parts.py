@@ -1,4 +1,4 @@
-"""The files of a folder that are uploaded: an allowlist, so that nothing else in it can get out."""
+"""The files of a folder that are uploaded: an allowlist, so that no other file in it can be published."""
 
 import json
 import re
@@ -41,7 +41,7 @@ _TOKENS = ("tokenizer.json", "vocab.json")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The files to upload, by their names on the Hub, and whether they are a data set or a model."""
+    """The files to upload, by their paths in the repository, and whether they are a data set or a model."""
 
     kind: Literal["dataset", "model"]
     files: Mapping[str, FileContent]
@@ -50,7 +50,8 @@ class Parts:
 def parts_of(data: str, repo: str, endpoint: str) -> Parts:
     """The files to upload from the folder ``data``, a path or URL, with the paths in them replaced by names.
 
-    The description of a data set says where on the Hub it will be: in OWNER/NAME at the URL ``endpoint``.
+    The Croissant description of a data set says where it will be: in the repository ``repo`` (OWNER/NAME) of
+    the Hub at the URL ``endpoint``.
     """
     location = place(data)
     with reaching(location, FolderError):
@@ -66,10 +67,11 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
         if (folder / "run.json").is_file():
             steps = [step.name for step in sorted(folder.iterdir()) if (step / MANIFEST).is_file()]
             raise FolderError(
-                f"--data {data}: this is a recipe's run; give the folder of a step in it: {', '.join(steps)}"
+                f"--data {data} is a recipe's run; give the folder of a step in it: {', '.join(steps)}"
             )
     raise FolderError(
-        f"--data {data}: has neither the {MANIFEST} of a data set nor the config.json of a model"
+        f"--data {data}: the folder has neither the {MANIFEST} of a data set nor the config.json of a model; "
+        "give a dataset folder or a model folder"
     )
 
 
@@ -99,7 +101,7 @@ def _model(folder: Path, name: str) -> dict[str, FileContent]:
         training = read_manifest(folder, TRAINING_RECORD, TrainingRecord)
         if not training.complete:
             raise FolderError(
-                f"{name} is unfinished; run the command that trains it ({training.step}) again to finish"
+                f"{name} is unfinished; run the command that trains it ({training.step}) again to finish it"
             )
         # The card may be edited by hand; the other files are the model.
         hashes = {path: digest for path, digest in training.files.items() if path != CARD}
@@ -111,7 +113,9 @@ def _model(folder: Path, name: str) -> dict[str, FileContent]:
         if any(path.endswith(".safetensors") for path in chosen):
             chosen = [path for path in chosen if not path.rpartition("/")[2].startswith("pytorch_model")]
     if not weight_files(folder):
-        raise FolderError(f"{name} holds no weights (model.safetensors)")
+        raise FolderError(
+            f"{name} holds no weights (model.safetensors); give the folder that a training wrote"
+        )
     names = Names(folder, record)
     return {path: _cleaned(folder / path, names) for path in sorted(chosen) if (folder / path).is_file()}
 
@@ -122,7 +126,7 @@ def _is_model_file(path: str) -> bool:
 
 
 def _cleaned(file: Path, names: Names) -> FileContent:
-    """A card or JSON file with paths replaced by names; any other file, and JSON without paths, as it is."""
+    """A card or JSON file with paths replaced by names; any other file, and JSON without paths, unchanged."""
     if file.name == CARD:
         return names.text(_card(file)).encode()
     if file.suffix == ".json" and file.name not in _TOKENS:

@@ -1,6 +1,6 @@
 """The step ``push``: upload a folder to the Hub, or in a dry run write the same files to a folder.
 
-folder -> checked -> files to upload, with names for paths -> one commit, or a folder with the same files
+folder -> checks -> files to upload, with names in place of paths -> one commit, or a folder with these files
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ PUSH_RECORD = "push.json"
 
 
 def push(settings: PushSettings, run: Run) -> str | None:
-    """Upload a folder; see ``PushSettings``. If the run has a folder, its ``push.json`` records the upload.
+    """Upload a folder, and record the upload in ``push.json`` if the run has a folder of its own.
 
     Returns the URL of the commit; None for a dry run.
     """
@@ -31,25 +31,25 @@ def push(settings: PushSettings, run: Run) -> str | None:
     what = f"{len(parts.files)} files of a {parts.kind}, {size / 1e6:,.1f} MB"
     if settings.dry_run:
         _write(parts.files, run)
-        run.progress.say(f"nothing was sent; {run.out} holds what would be sent: {what}")
+        run.progress.say(f"nothing was uploaded; {run.out} holds what would be: {what}")
         return None
-    run.progress.say(f"sending {what} to {settings.repo}")
+    run.progress.say(f"uploading {what} to {settings.repo}")
     address = _recorded(settings, run, parts) if run.kept else send(parts, settings)
     run.progress.result(address)
     return address
 
 
 def _write(files: Mapping[str, FileContent], run: Run) -> None:
-    """Write the files; different files of the same names are only replaced with ``--fresh``."""
+    """Write the files into the run's folder; only ``--fresh`` replaces different files of the same names."""
     if not isinstance(run.out, Path):
-        raise SettingsError(f"--out {run.out}: a dry run needs a folder on this machine")
+        raise SettingsError(f"--out {run.out}: a dry run writes no store; give a folder on this machine")
     if run.out.is_file():
         raise FolderError(f"--out {run.out} is a file; give a new or empty folder")
     others = [name for name in files_below(run.out) if name not in files]
     if others:
         raise FolderError(
-            f"--out {run.out} holds files that would not be sent ({others[0]}); give a new or empty folder "
-            "as --out"
+            f"--out {run.out} holds files that would not be uploaded ({others[0]}); give a new or empty "
+            "folder as --out"
         )
     for name, content in files.items():
         with storage_errors(run.out / name):
@@ -71,7 +71,7 @@ def _hash(content: FileContent) -> str:
 
 
 def _recorded(settings: PushSettings, run: Run, parts: Parts) -> str:
-    """Upload the files, and record the commit and their hashes."""
+    """Upload the files, and record the URL of the commit and the hashes of the files in ``push.json``."""
     hashes = {name: _hash(content) for name, content in parts.files.items()}
     identity = Identity.of("push", settings.deciding(), inputs=hashes, models={})
     # Every call uploads again: the files on the Hub may have been changed there.

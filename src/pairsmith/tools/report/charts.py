@@ -1,7 +1,7 @@
-"""Charts as inline SVG images: histograms, histograms below one another, and lines.
+"""Charts as inline SVG images: histograms, stacked histograms on one axis, and line charts.
 
-Colours are classes of the page's style sheet (``s0`` to ``s6``), which has a set for light and one for dark.
-No chart needs its colours to be understood: names stand beside what they name.
+Colours are the classes ``s0`` to ``s6`` of the page's style sheet, which defines them for light and for dark
+screens. Charts can be read without seeing colours: each line and histogram is also named or numbered.
 """
 
 import math
@@ -13,13 +13,15 @@ from pairsmith.tools.report.parts import shown_text
 
 WIDTH, HEIGHT = 440, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 14, 10, 34
+"""Margins around the plot area, in the units of the SVG's view box, as are all lengths here."""
 _ROW = 24
+"""Height of an empty chart."""
 _ASIDE = 3.0
 """Horizontal distance between the interval lines of two series."""
 _RIDGE, _NAMED = 58, 18
-"""Height of a histogram among several, and of the line with its name."""
+"""Height of each stacked histogram, and of the line with its name."""
 COLOURS = 7
-"""Number of colours in the style sheet; a later series has the colour of an earlier one, in other dashes."""
+"""Number of colours in the style sheet; the eighth series has the first colour again, with other dashes."""
 _DASHES = ("", "6 3", "2 3", "9 3 2 3")
 
 Point = tuple[float, float]
@@ -28,9 +30,9 @@ Point = tuple[float, float]
 def histogram(
     edges: Sequence[float], counts: Sequence[int], x_label: str, *, integers: bool = False
 ) -> Markup:
-    """A histogram of ``counts``, one for each bin; ``edges`` are the bin edges, one more than ``counts``.
+    """A histogram with the columns ``counts``, one for each of n bins; ``edges`` are the n + 1 bin edges.
 
-    With ``integers`` only whole numbers stand below the axis.
+    With ``integers``, only whole numbers label the horizontal axis.
     """
     across, up = (edges[0], edges[-1]), (0, max(counts, default=0) or 1)
     parts = _axes(across, up, x_label, integers=integers, counts=True)
@@ -39,9 +41,9 @@ def histogram(
 
 
 def ridges(edges: Sequence[float], series: Mapping[str, Sequence[float]], x_label: str) -> Markup:
-    """A histogram for each series, below one another, on one axis, each below its name.
+    """A histogram for each series, stacked on one horizontal axis, each with its name above it.
 
-    ``series`` has for each name a number for each bin; ``edges`` are the bin edges, one more than these.
+    ``series`` has, for each name, the heights of the n columns; ``edges`` are the n + 1 bin edges.
     """
     across = (edges[0], edges[-1])
     highest = max((value for numbers in series.values() for value in numbers), default=0) or 1
@@ -63,7 +65,8 @@ def lines(
 ) -> Markup:
     """A line chart with one line for each series; several lines are numbered and listed in a legend.
 
-    ``spans`` has for each point the two ends of a vertical line, such as an interval.
+    ``spans`` has, for each point of a series, the lower and upper end of a vertical line, such as a
+    confidence interval.
     """
     points = [point for curve in series.values() for point in curve]
     if not points:
@@ -73,7 +76,7 @@ def lines(
     across, up = (min(xs), max(xs)), (min(ys), max(ys))
     parts = _axes(across, up, x_label, integers=all(float(x).is_integer() for x in xs))
     for place, (name, curve) in enumerate(series.items()):
-        # Moved aside, or vertical lines would cover each other.
+        # Each series is moved a little sideways, or vertical lines would cover each other.
         aside = _ASIDE * (place - (len(series) - 1) / 2) if spans else 0.0
         at = [(_x(x, across) + aside, _y(y, up)) for x, y in curve]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
@@ -94,11 +97,11 @@ def lines(
 
 
 _MARKED = 12
-"""Up to this many points of a line are marked each."""
+"""A line with at most this many points has a dot at each point."""
 
 
 def _legend(names: Sequence[str]) -> Markup:
-    """A list of the lines: a piece of each, its number and its name."""
+    """The legend: for each line a short piece of it, its number and its name."""
     piece = Markup('<svg viewBox="0 0 28 10" aria-hidden="true"><path d="M0,5 H28" {}/></svg>')
     item = Markup("<li>{}<span>{} {}</span></li>")
     entries = [
@@ -109,7 +112,7 @@ def _legend(names: Sequence[str]) -> Markup:
 
 
 def _stroke(place: int) -> Markup:
-    """The colour and the dashes of a line."""
+    """The SVG attributes for the colour and the dashes of line number ``place``."""
     dashes = _DASHES[place % len(_DASHES)]
     dashed = Markup(' stroke-dasharray="{}"').format(dashes) if dashes else Markup("")
     return Markup('class="line s{}"{}').format(place % COLOURS, dashed)
@@ -124,7 +127,10 @@ def _columns(
     bottom: float,
     place: int,
 ) -> list[Markup]:
-    """The columns of a histogram between the heights ``top`` and ``bottom``; nothing where a count is 0."""
+    """The columns of a histogram, drawn between the vertical positions ``top`` and ``bottom``.
+
+    ``across`` and ``up`` are the ranges of the horizontal and the vertical axis.
+    """
     parts = []
     drawn = Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" class="area s{}"/>')
     for left, right, count in zip(edges[:-1], edges[1:], counts, strict=True):
@@ -137,7 +143,10 @@ def _columns(
 def _axes(
     across: Point, up: Point, x_label: str, *, integers: bool = False, counts: bool = False
 ) -> list[Markup]:
-    """The axes with their numbers: with ``integers`` only whole ones below, with ``counts`` at the left."""
+    """The axes with their numbers.
+
+    With ``integers``, only whole numbers label the horizontal axis; with ``counts``, the vertical one.
+    """
     bottom = HEIGHT - _BOTTOM
     parts = [
         Markup('<path d="M{},{} V{} H{}" class="axis"/>').format(_LEFT, _TOP, bottom, WIDTH - _RIGHT),
@@ -152,7 +161,7 @@ def _axes(
 
 
 def _below(across: Point, bottom: float, *, integers: bool = False) -> list[Markup]:
-    """The numbers below a horizontal axis."""
+    """The numbers below the horizontal axis at the vertical position ``bottom``."""
     parts = []
     for value in _ticks(*across):
         if integers and value != round(value):
@@ -164,7 +173,7 @@ def _below(across: Point, bottom: float, *, integers: bool = False) -> list[Mark
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About three to eight round numbers from ``low`` to ``high``."""
+    """About three to eight round numbers from ``low`` to ``high``, at equal distances."""
     if high <= low:
         return [low]
     power = 10 ** math.floor(math.log10((high - low) / 3))
@@ -191,6 +200,6 @@ def _text(x: float | str, y: float | str, anchor: str, text: str) -> Markup:
 
 
 def _image(parts: Sequence[Markup], height: float, description: str) -> Markup:
-    """The parts as an image; ``description`` says what it shows to those who cannot see it."""
+    """The parts as one SVG image; screen readers read ``description`` aloud."""
     image = Markup('<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
     return image.format(WIDTH, height, shown_text(description, 300), Markup("").join(parts))

@@ -1,4 +1,4 @@
-"""The report's sections on the evaluation of a classifier: figures by label, and texts it got wrong."""
+"""The report's sections on the evaluation of a classifier: figures by label, and misclassified texts."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from pairsmith.tools.report.models import evaluation_sections
 from pairsmith.tools.report.parts import Block, ExampleRows, PageSection, Table, number, shown_text
 
 _MOST_LABELS = 12
-"""Of more labels no table of confusions is shown."""
+"""The confusion matrix is shown for at most this many labels."""
 
 
 _TABLES = {"labels", "confusion"}
@@ -21,17 +21,18 @@ _TABLES = {"labels", "confusion"}
 _WORDS = {
     "macro_f1": "macro F1",
     "macro_f1_ci": "macro F1_ci",
-    "largest": "accuracy by always giving the most frequent label",
+    "largest": "accuracy of always predicting the most frequent label",
     "count": "texts",
     "blank": "blank texts, left out",
-    "trained_on": "texts that the classifier was trained on",
+    "trained_on": "evaluated texts that the classifier was trained on",
 }
+"""The names of figures as the page shows them, by their names in ``results.json``."""
 
 
 def classified_sections(folder: Place, results: Mapping[str, Any], examples: int) -> list[PageSection]:
-    """The sections on an evaluation of a classifier: figures, labels, confusions, and texts it got wrong.
+    """The sections on an evaluation of a classifier: figures, labels, confusions, and misclassified texts.
 
-    ``folder`` has the evaluation's ``predictions.jsonl``, ``results`` its figures.
+    ``folder`` is the evaluation's folder, with its ``predictions.jsonl``; ``results`` are its figures.
     """
     figures_by_name = {
         _WORDS.get(name, name): value for name, value in results.items() if name not in _TABLES
@@ -42,7 +43,7 @@ def classified_sections(folder: Place, results: Mapping[str, Any], examples: int
         PageSection("Label by label", list(_by_label(results["labels"], results["confusion"]))),
     ]
     if size_of(folder / PREDICTIONS) is not None and (block := _wrong(folder, examples)):
-        sections.append(PageSection("Texts that got another label", [block]))
+        sections.append(PageSection("Misclassified texts", [block]))
     return [*sections, *others]
 
 
@@ -58,22 +59,22 @@ def _by_label(labels: Mapping[str, Any], confusion: Mapping[str, Any]) -> Iterat
             )
             for label, entry in labels.items()
         ],
-        note="×100. Precision: of the texts that were given the label, how many have it. Recall: of "
-        "the texts that have it, how many were given it.",
+        note="×100. Precision: the share of the texts predicted to have the label that do have it. Recall: "
+        "the share of the texts that have the label that are predicted to have it. F1: their harmonic mean.",
     )
     if len(confusion) <= _MOST_LABELS:
         yield Table(
-            ["has the label", *(f"was given {shown_text(label, 40)}" for label in confusion)],
+            ["true label", *(f"predicted {shown_text(label, 40)}" for label in confusion)],
             [
                 (shown_text(label, 60), *(number(int(row[other])) for other in confusion))
                 for label, row in confusion.items()
             ],
-            title="What was taken for what",
+            title="Number of texts by their true and predicted label",
         )
 
 
 def _wrong(folder: Place, examples: int) -> Block | None:
-    """The texts with a wrong label of which the classifier was surest."""
+    """The misclassified texts whose predicted labels have the highest probabilities; None without any."""
     with reaching(folder, FolderError):
         rows = (json.loads(line) for _, line in read_lines(folder / PREDICTIONS))
         wrong = (row for row in rows if row["label"] != row["predicted"])
@@ -81,10 +82,11 @@ def _wrong(folder: Place, examples: int) -> Block | None:
     if not mistakes:
         return None
     return ExampleRows(
-        "Those that it was surest of. Read them: is the label wrong, the text unclear, or the classifier?",
+        "The texts where the classifier was most confident of a wrong label. Read them: is the label in the "
+        "data wrong, is the text unclear, or is the classifier wrong?",
         [
             (
-                f"{shown_text(row['label'], 60)}, was given {shown_text(row['predicted'], 60)} "
+                f"{shown_text(row['label'], 60)}, predicted {shown_text(row['predicted'], 60)} "
                 f"({row['score']:.2f})",
                 [("text", shown_text(row["text"]))],
             )

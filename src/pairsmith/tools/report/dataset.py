@@ -40,8 +40,11 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _BINS = 40
+"""Largest number of columns of a histogram."""
 _WORDS = 1_000_000
+"""Words are counted in the sample until there are this many."""
 _SOURCES = 20
+"""Largest number of sources of a mixture that are listed."""
 
 _FEW_SCORES = 10
 """Up to this many distinct scores, examples are shown for each score, not for the highest and lowest."""
@@ -56,13 +59,13 @@ def dataset_sections(
 ) -> Iterator[PageSection]:
     """The sections on a data set; what is wrong with it is appended to ``warn``.
 
-    Examples come first, as the texts say more than any count, and what made the rows last.
+    Examples come first, as reading texts tells more than any count. How the rows were made comes last.
     """
     summary = tally(
         folder, references, sample=settings.sample, seed=settings.seed, examples=settings.examples
     )
     if not folder.rows:
-        warn.append(Finding("the data set has no rows", "Look below why none was kept."))
+        warn.append(Finding("the data set has no rows", "The reasons are below, under “Rejected rows”."))
     else:
         yield PageSection(
             "Examples", list(examples(summary, settings, label_meanings(folder.manifest.settings)))
@@ -70,9 +73,9 @@ def dataset_sections(
         yield PageSection("Labels", list(labels(summary, warn)))
         yield PageSection("Texts and labels", list(similarity_by_label(summary, settings, encoder, warn)))
         if references:
-            yield PageSection("Evaluation data among the rows", list(overlap(summary, warn)))
-        yield PageSection("Lengths", list(lengths(summary)))
-        yield PageSection("Variety", list(variety(summary, warn)))
+            yield PageSection("Overlap with evaluation data", list(overlap(summary, warn)))
+        yield PageSection("Lengths of the texts", list(lengths(summary)))
+        yield PageSection("Repeated texts and words", list(variety(summary, warn)))
         if settings.traces:
             yield traces_section(folder, settings)
     yield rejects_section(folder, settings)
@@ -105,28 +108,28 @@ def labels(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
                 (shown_text(label, 60), *(number(summary.labels[split][label]) for split in summary.splits))
                 for label in order
             ]
-            yield Table([summary.label, *summary.splits], rows, title="Rows of each split")
+            yield Table([summary.label, *summary.splits], rows, title="Rows with each label in each split")
         names = [label for label in counts if label != OTHERS]
         smallest, largest = min(names, key=counts.__getitem__), max(names, key=counts.__getitem__)
         if counts[largest] > 10 * counts[smallest]:
             warn.append(
                 Finding(
-                    f"the label {shown_text(smallest, 60)} has {counts[smallest]:,} rows, "
-                    f"{shown_text(largest, 60)} {counts[largest]:,}",
-                    "A model will hardly learn so rare a label: make more rows for it, or measure each label "
-                    "by itself.",
+                    f"the label {shown_text(smallest, 60)} has only {counts[smallest]:,} rows; the label "
+                    f"{shown_text(largest, 60)} has {counts[largest]:,}",
+                    "A model hardly learns a label as rare as this: make more rows for it, or measure the "
+                    "model on each label separately.",
                 )
             )
     else:
         graded = "score" in summary.numbers
-        yield Note("The rows have scores for labels." if graded else "There are no labels in the rows.")
+        yield Note("The rows have scores in place of labels." if graded else "The rows have no labels.")
     for name, values in summary.numbers.items():
         if len(values):
-            yield histogram_of(values, name, f"The column {name}.")
+            yield histogram_of(values, name, f"Number of rows by the value of {name}.")
 
 
 def lengths(summary: Tally) -> Iterator[Block]:
-    """How long the texts of each column are, in words."""
+    """How long the texts of each column are, in words separated by spaces."""
     rows = [
         (column_words(name), *(number(float(mark), 0) for mark in np.percentile(counts, (0, 5, 50, 95, 100))))
         for name, counts in summary.lengths.items()
@@ -139,15 +142,18 @@ def lengths(summary: Tally) -> Iterator[Block]:
     for name, counts in summary.lengths.items():
         most = max(int(np.ceil(np.percentile(counts, 99))), 1)
         longer = int((counts > most).sum())
-        caption = f"In the last column are the {number(longer)} longest, too." if longer else ""
+        caption = f"The last bar also counts the {number(longer)} texts that are longer." if longer else ""
         words_in = f"words in {column_words(name)}"
-        if counts.min() < most:  # else there is one column, with all of them
-            caption = f"Texts by their number of words. {caption}".strip()
+        if counts.min() < most:  # else the histogram would be one bar with all texts
+            caption = f"Number of texts by their length in words. {caption}".strip()
             yield histogram_of(np.minimum(counts, most), words_in, caption)
 
 
 def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
-    """A histogram of values, of whole numbers with the same number of them in every column."""
+    """A histogram of finite ``values``, ``(n,)`` with n >= 1; ``name`` is the label of the axis.
+
+    If all values are whole numbers, every bin covers equally many whole numbers.
+    """
     low, high = float(values.min()), float(values.max())
     integers = bool((values == np.round(values)).all()) and high - low < 1e9
     if high - low <= 1e-9 * max(abs(low), abs(high), 1e-300):  # a single value, up to rounding
@@ -182,9 +188,9 @@ def variety(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     yield Table(
         ["column", "different texts", "different words", "different pairs of words"],
         rows,
-        note="The fewer texts, words and pairs of adjacent words differ from each other, the more the rows "
-        "repeat themselves. Texts are counted in all rows, words in a sample, at most in its first "
-        f"{_WORDS:,} words.",
+        note="Low percentages mean that the rows repeat themselves: each shows how many of all texts, of all "
+        "words, and of all pairs of adjacent words are different. Texts are counted in all rows; words are "
+        f"counted in a sample of rows, up to {_WORDS:,} words.",
     )
     for name, texts in sample.items():
         repeated = [(text, count) for text, count in Counter(texts).most_common(5) if count > 1]
@@ -196,23 +202,23 @@ def variety(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
             (shown_text(text, 120), percent(count, len(texts))) for text, count in beginnings if count > 1
         ]:
             title = f"Most frequent beginnings of {column_words(name)}"
-            yield Table(["first words", "share of texts"], first, title=title)
+            yield Table(["first three words", "share of texts"], first, title=title)
         if beginnings and beginnings[0][1] > 0.2 * len(texts) and len(texts) >= 50:
             share = percent(beginnings[0][1], len(texts))
             warn.append(
                 Finding(
-                    f"{share} of {name} begin with “{shown_text(beginnings[0][0], 60)}”",
-                    "A model may learn the beginning in place of the meaning: vary the instructions or the "
+                    f"{share} of the texts in {name} begin with “{shown_text(beginnings[0][0], 60)}”",
+                    "A model may learn this beginning in place of the meaning: vary the instructions or the "
                     "first texts.",
                 )
             )
 
 
 def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
-    """How many rows share text with each evaluation set, with the first of them."""
+    """How many rows share text with each evaluation set, and the first of these rows."""
     total = sum(summary.splits.values())
     short = {source: model_display_name(source) for source in summary.shared}
-    often = Counter(short.values())  # two sources may have one name in different folders
+    often = Counter(short.values())  # two sources in different folders may have the same name
     names = {
         source: shown_text(name if often[name] == 1 else redacted(source), 100)
         for source, name in short.items()
@@ -220,15 +226,15 @@ def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     rows = []
     for evaluation, shared in summary.shared.items():
         name = names[evaluation]
-        said = (
+        sentence = (
             f"{shared.rows:,} of {total:,} rows contain a text of {name}, or {GRAM} consecutive words of one"
         )
-        yield Note(f"{said}.")
+        yield Note(f"{sentence}.")
         if shared.rows:
             warn.append(
                 Finding(
-                    f"{said}; figures measured on it may be too good",
-                    "Take these rows out before training, or measure on other data.",
+                    f"{sentence}; figures measured on this data may be too good",
+                    "Remove these rows before you train on them, or evaluate on other data.",
                 )
             )
         counts = (f"{n:,} of {total:,} ({percent(n, total)})" for n in (shared.whole_texts, shared.runs))
@@ -236,13 +242,12 @@ def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     yield Table(
         [
             "evaluation data",
-            "rows that contain one of its texts",
-            f"rows that contain {GRAM} consecutive words of one",
+            "rows with the same text",
+            f"rows with the same {GRAM} consecutive words",
         ],
         rows,
-        note="All rows are examined, and a row counts once in a column. It contains a text if one of its own "
-        "texts is the same. Case and punctuation are ignored, and so are texts of the evaluation data "
-        f"with fewer than {FEWEST} words.",
+        note="All rows are examined, and each column counts a row at most once. Texts are compared without "
+        f"case and punctuation. Texts of the evaluation data with fewer than {FEWEST} words are ignored.",
     )
     for evaluation, shared in summary.shared.items():
         if shared.first:
@@ -251,9 +256,9 @@ def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
 
 
 def examples(summary: Tally, settings: ReportSettings, meanings: Mapping[str, str]) -> Iterator[Block]:
-    """Some rows of each label; where rows are ranked by score or margin, the highest and the lowest.
+    """Example rows: of each label or, if rows are ranked by a score or margin, the highest and lowest ones.
 
-    ``meanings`` has what labels mean in words.
+    ``meanings`` says in words what each label means.
     """
     ranked = next((name for name in ("score", "margin") if name in summary.numbers), None)
     if ranked and len({row[ranked] for row in summary.rows}) > _FEW_SCORES:
@@ -280,7 +285,7 @@ def examples(summary: Tally, settings: ReportSettings, meanings: Mapping[str, st
 
 
 def evenly_spaced_rows(rows: Sequence[Row], count: int) -> list[Row]:
-    """Some of the rows, from their whole length: the first ones often have one first text."""
+    """``count`` of the rows at equal distances, as the first rows often have the same first text."""
     count = min(count, len(rows))
     return [rows[place * len(rows) // count] for place in range(count)]
 

@@ -1,4 +1,4 @@
-"""Words that give a label away: they stand in many of its texts and in hardly one of the others."""
+"""Words that give a label away: frequent in the label's texts, and rare in the texts of other labels."""
 
 import re
 from collections import Counter
@@ -12,17 +12,27 @@ _WORD = re.compile(r"\w+(?:'\w+)*")
 _FEWEST = 20
 """Labels with fewer texts are left out."""
 _SHARE = 0.15
-"""A word that stands in fewer of a label's texts says little about them."""
+"""Smallest share of a label's texts that have to contain the word."""
 _TIMES = 4
-"""How much more frequent a word has to be in the label's texts than in the others."""
+"""How many times more frequent, by share, a word has to be in the label's texts than in all other texts."""
 _SHOWN = 8
+"""Largest number of words that are shown for each label."""
 _ALONE = 0.5
-"""A word in more of a label's texts than this, and in hardly one of the others, is warned of."""
+"""The page warns of a word in at least this share of a label's texts that is rare in all other texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Giveaway:
-    """A word, how many texts of the label it stands in, and how many of the others."""
+    """A word that gives a label away.
+
+    Attributes:
+        label: the label.
+        word: the word, in lower case.
+        count: number of the label's texts that contain the word.
+        of: number of the label's texts.
+        elsewhere: number of texts with other labels that contain the word.
+        of_others: number of texts with other labels.
+    """
 
     label: str
     word: str
@@ -33,16 +43,16 @@ class Giveaway:
 
     @property
     def suffices(self) -> bool:
-        """Whether a model could nearly do with this word alone."""
+        """Whether this word alone nearly suffices to predict the label."""
         share = self.count / self.of
         return share >= _ALONE and self.elsewhere / self.of_others <= share / 10
 
 
 def giveaways(texts: Sequence[str], labels: Sequence[str]) -> list[Giveaway]:
-    """The words that give labels away, label by label, those with the largest difference first.
+    """The words that give labels away, label by label, those with the largest difference of shares first.
 
-    A word counts once for a text. It has to stand in at least 15 % of the label's texts, and 4 times as
-    often, by share, as in all others together.
+    A word counts once per text. At least 15 % of the label's texts have to contain it, and that share has to
+    be at least 4 times the share among all texts with other labels.
     """
     totals, counts = Counter(labels), {label: Counter[str]() for label in labels}
     for text, label in zip(texts, labels, strict=True):
@@ -53,23 +63,23 @@ def giveaways(texts: Sequence[str], labels: Sequence[str]) -> list[Giveaway]:
         own, others = totals[label], len(labels) - totals[label]
         if own < _FEWEST or others < _FEWEST:
             continue
-        mine = [
+        of_label = [
             Giveaway(label, word, count, own, of_all[word] - count, others)
             for word, count in counts[label].items()
             if count >= _SHARE * own and count / own >= _TIMES * (of_all[word] - count) / others
         ]
-        mine.sort(key=lambda clue: (clue.elsewhere / others - clue.count / own, clue.word))
-        clues += mine[:_SHOWN]
+        of_label.sort(key=lambda clue: (clue.elsewhere / others - clue.count / own, clue.word))
+        clues += of_label[:_SHOWN]
     return clues
 
 
 def giveaway_blocks(texts: Sequence[str], labels: Sequence[str], warn: list[Finding]) -> Iterator[Block]:
-    """A table of the words that give labels away; ``warn`` gets a finding where one word nearly suffices."""
+    """A table of the words that give labels away; ``warn`` gets a finding if one word nearly suffices."""
     clues = giveaways(texts, labels)
     if not clues:
         return
     yield Table(
-        ["label", "word", "in its texts", "in all others"],
+        ["label", "word", "texts with this label", "texts with other labels"],
         [
             (
                 shown_text(clue.label, 60),
@@ -81,7 +91,8 @@ def giveaway_blocks(texts: Sequence[str], labels: Sequence[str], warn: list[Find
         ],
         texts=2,
         title="Words that give a label away",
-        note="Some are what the label is about. Others only show how the texts were written.",
+        note="The share of texts that contain the word. Some of these words are what the label is about; "
+        "others only show how the texts were written.",
     )
     if alone := [clue for clue in clues if clue.suffices]:
         first = alone[0]
@@ -89,9 +100,9 @@ def giveaway_blocks(texts: Sequence[str], labels: Sequence[str], warn: list[Find
         others = percent(first.elsewhere, first.of_others)
         warn.append(
             Finding(
-                f"“{shown_text(first.word, 60)}” stands in {percent(first.count, first.of)} of the texts of "
-                f"{shown_text(first.label, 60)} and in {others} of the others{more}",
-                "A model may learn this word and nothing else. Where a task wrote the texts, give the label "
-                "several instructions (more_instructions) that lead to other words.",
+                f"the word “{shown_text(first.word, 60)}” is in {percent(first.count, first.of)} of the "
+                f"texts labelled {shown_text(first.label, 60)} and in {others} of all other texts{more}",
+                "A model may learn this word and nothing else. If the texts were generated by a task, give "
+                "the label several instructions (more_instructions) that lead to other words.",
             )
         )

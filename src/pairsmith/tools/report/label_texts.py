@@ -1,4 +1,4 @@
-"""The report's section on texts and labels: how similar the two texts of a pair are, label by label."""
+"""The report's section on texts and labels: similarities of pairs by label, or how well words tell labels."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,20 +30,22 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _MANY = 0.05
+"""The page warns if more than this share of the pairs are near-copies."""
 _BY_WORDS = 0.95
 """Accuracy of a classifier on words above which labels are suspiciously easy to tell apart."""
 _BINS = 20
+"""Number of columns of each histogram."""
 
 _ALIKE = (
-    "Read examples of both labels. If they say the same, write clearer instructions, take a larger model, or "
-    "leave one of the labels out."
+    "Read examples of both labels. If there is no difference, write clearer instructions, use a larger "
+    "model, or leave out one of the labels."
 )
 
 
 def similarity_by_label(
     summary: Tally, settings: ReportSettings, encoder: "SentenceTransformer | None", warn: list[Finding]
 ) -> Iterator[Block]:
-    """How similar the texts of pairs are by label, or whether a classifier can label single texts."""
+    """For pairs, how similar their texts are, by label; for single texts, whether words tell the label."""
     sides = next((sides for sides in PAIRS if set(sides) <= set(summary.columns)), None)
     names = [summary.label_of(row) or "all" for row in summary.rows]
     if sides is None:
@@ -59,9 +61,9 @@ def similarity_by_label(
         for name, count in ((name, names.count(name)) for name in sorted_labels(set(names)))
     ]
     yield Table(
-        [summary.label or "", "rows looked at", "near-copies"],
+        [summary.label or "", "rows in the sample", "near-copies"],
         rows,
-        note="Near-copies differ only in case, spaces and punctuation.",
+        note="The two texts of a near-copy differ only in case, spaces and punctuation.",
     )
     if sum(near_copies.values()) > _MANY * len(names):
         share = percent(sum(near_copies.values()), len(names))
@@ -78,8 +80,9 @@ def similarity_by_label(
             for low, high, area in confused(measure.values, names):
                 warn.append(
                     Finding(
-                        f"the labels {low} and {high} look alike by {measure.measure}: of two pairs, one of "
-                        f"each label, the one labelled {high} is more similar in {100 * area:.0f} % of cases",
+                        f"pairs labelled {low} and {high} hardly differ in their {measure.measure}: if one "
+                        f"pair of each label is drawn, the one labelled {high} is more similar in "
+                        f"{100 * area:.0f} % of cases",
                         _ALIKE,
                     )
                 )
@@ -88,7 +91,10 @@ def similarity_by_label(
 
 
 def by_label(measure: PairSimilarity, names: Sequence[str], column: str = "") -> Iterator[Block]:
-    """Mean, quartiles and distribution of a similarity for each label; ``column`` holds the labels."""
+    """Mean, quartiles and distribution of a similarity for each label.
+
+    ``names`` are the labels of the pairs, and ``column`` the name of the column that holds them.
+    """
     values, labelled = measure.values, np.array(names)
     groups = {name: values[(labelled == name) & np.isfinite(values)] for name in sorted_labels(set(names))}
     groups = {name: group for name, group in groups.items() if len(group)}
@@ -106,8 +112,8 @@ def by_label(measure: PairSimilarity, names: Sequence[str], column: str = "") ->
             for name, group in groups.items()
         ],
         title=f"How similar the two texts are: {measure.measure}",
-        note="0 is nothing in common, 1 the same. A quarter of a label's pairs lie below “25 %”, and "
-        "half of them below the median.",
+        note="0 means that the texts have nothing in common, 1 that they are the same. A quarter of a "
+        "label's pairs have a value below “25 %”, half of them a value below the median.",
     )
     edges = np.linspace(min(0.0, float(np.nanmin(values))), 1, _BINS + 1)
     shares = {
@@ -118,14 +124,15 @@ def by_label(measure: PairSimilarity, names: Sequence[str], column: str = "") ->
     }
     yield Chart(
         ridges(edges.tolist(), shares, measure.measure),
-        f"Pairs of each label by {measure.measure}, all on one scale. Labels differ where their columns do.",
+        f"The pairs of each label by their {measure.measure}, all on one scale. Labels whose histograms look "
+        "alike cannot be told apart by this measure.",
     )
 
 
 def doubtful(
     summary: Tally, sides: tuple[str, str], measure: PairSimilarity, settings: ReportSettings
 ) -> Iterator[Block]:
-    """The pairs whose score and similarity rank most differently, and those where the ranks agree."""
+    """The pairs whose ranks by score and by similarity differ most, and those whose ranks differ least."""
     scores = np.array([np.nan if row["score"] is None else float(row["score"]) for row in summary.rows])
     finite = np.flatnonzero(np.isfinite(measure.values) & np.isfinite(scores))
     if len(finite) < 2:
@@ -134,7 +141,7 @@ def doubtful(
     order = finite[np.argsort(np.abs(ranks[0] - ranks[1]), kind="stable")]
     for title, rows in (
         (f"Pairs whose score and {measure.measure} disagree most:", order[::-1]),
-        ("Pairs where the two agree:", order),
+        (f"Pairs whose score and {measure.measure} agree:", order),
     ):
         marked = [
             (
@@ -149,29 +156,29 @@ def doubtful(
 def single_texts(
     summary: Tally, names: Sequence[str], settings: ReportSettings, warn: list[Finding]
 ) -> Iterator[Block]:
-    """Whether a simple classifier predicts the labels of unseen texts."""
+    """Whether a simple classifier predicts the labels of texts that it was not trained on."""
     text = next((name for name in ("text", *summary.columns) if name in summary.columns), None)
     texts = [str(row[text] or "") for row in summary.rows] if text and summary.label else []
     separation = told_apart(texts, list(names), settings.seed) if texts else None
     if separation is None and not summary.label:
         return
     if separation is None:
-        yield Note("No two labels have enough rows to compare their texts: it takes 20 of each.")
+        yield Note("The texts are not compared: fewer than two labels have at least 20 rows in the sample.")
         return
     yield from giveaway_blocks(texts, names, warn)
-    right, commonest = separation
+    accuracy, commonest = separation
     yield Note(
-        f"A linear classifier on words predicts the label of {100 * right:.1f} % of unseen texts correctly; "
-        f"always predicting the most common label would be right for {100 * commonest:.1f} %."
+        f"A linear classifier on words predicts the label of {100 * accuracy:.1f} % of unseen texts "
+        f"correctly; always predicting the most common label would be correct for {100 * commonest:.1f} %."
     )
-    if right > _BY_WORDS:
+    if accuracy > _BY_WORDS:
         warn.append(
             Finding(
-                f"words alone tell the labels of {100 * right:.1f} % of the texts",
-                "A model needs to learn nothing else from them. Of texts that a program wrote, vary the "
-                "instructions, and measure what you train on texts of people.",
+                f"the words of a text alone tell its label for {100 * accuracy:.1f} % of the texts",
+                "A model needs to learn nothing but words from such texts. If a program wrote them, vary the "
+                "instructions, and evaluate the model that you train on texts that people wrote.",
             )
         )
-    if right < commonest + (1 - commonest) / 10:
+    if accuracy < commonest + (1 - commonest) / 10:
         text_alike = "the texts of different labels look alike: a classifier on words cannot tell them apart"
         warn.append(Finding(text_alike, _ALIKE))

@@ -25,13 +25,15 @@ from pairsmith.training.options import FEW_STEPS
 _NOT_FIGURES = {"about", "seconds", "against"}
 
 MEANINGS = {
-    "evaluate sts": "“all” is Spearman's correlation, ×100, between the cosines of the model's vectors and "
-    "people's scores: 100 where both order the pairs alike, 0 where they have nothing to do with each other.",
-    "evaluate classification": "All are ×100. Accuracy is the share of texts that got their label; macro F1 "
-    "is the mean over the labels of the harmonic mean of precision and recall.",
-    "evaluate labels": "“mean” is the mean cosine of a label's pairs under an encoder that did not write "
-    "them. “gap” is that of the highest label less that of the lowest: near 0, labels do not differ.",
-    "evaluate retrieval": "All are ×100. ndcg@10 is high where relevant documents stand at the top of the "
+    "evaluate sts": "“all” is Spearman's correlation, ×100, between the cosine similarities of the model's "
+    "vectors and people's scores: 100 if both order the pairs alike, 0 if the two orders are unrelated.",
+    "evaluate classification": "All figures are ×100. Accuracy is the share of texts whose label is "
+    "predicted correctly; macro F1 is the mean over the labels of F1, the harmonic mean of precision and "
+    "recall.",
+    "evaluate labels": "“mean” is the mean cosine similarity of a label's pairs under a sentence encoder. "
+    "“gap” is the mean of the highest label minus the mean of the lowest one: near 0, the labels do not "
+    "differ.",
+    "evaluate retrieval": "All figures are ×100. ndcg@10 is high if relevant documents are at the top of the "
     "first ten; recall@100 is the share of the relevant documents among the first hundred.",
 }
 """By evaluation, what its main figures mean."""
@@ -40,10 +42,10 @@ Points = list[tuple[float, float]]
 
 
 def little(record: Mapping[str, Any]) -> Iterator[Finding]:
-    """What is wrong with a training of few steps, and with an evaluation on few rows or on a program's."""
+    """Warnings of a training of few steps, and of an evaluation on few rows or on generated texts."""
     steps = record.get("steps")
     settings = record.get("settings") or {}
-    limit = settings.get("max_steps") or settings.get("steps")  # few on purpose
+    limit = settings.get("max_steps") or settings.get("steps")  # the user wanted few steps
     if isinstance(steps, int) and 0 < steps < FEW_STEPS and not limit:
         yield Finding(
             f"the training had only {steps} step{'s' if steps > 1 else ''}, too few to learn much",
@@ -54,24 +56,25 @@ def little(record: Mapping[str, Any]) -> Iterator[Finding]:
         if isinstance(number, int) and 0 < number < FEW_ROWS:
             rows = "queries" if what == "queries" else "rows"
             yield Finding(
-                f"measured on {number} {rows}: figures of so few say little",
-                "Two models may have figures this far apart by chance. Measure on more.",
+                f"measured on only {number} {rows}, too few for reliable figures",
+                "The figures of two models may differ by chance. Evaluate on more data.",
             )
     if record.get("by_program"):
         yield Finding(
-            "measured on what a program wrote",
-            "What people write differs. Measure on some of that, too, before you believe the figures.",
+            "measured on texts that a program wrote",
+            "Texts that people write differ from these. Also evaluate on some of them before you rely on the "
+            "figures.",
         )
 
 
 def model_lead(record: Mapping[str, Any]) -> list[str]:
-    """The lines under a model's title: which step trained it, and what came of it on the validation data."""
+    """The lines under a model's title: which step trained it, and how its validation figures changed."""
     sentences = [f"A model trained by the step {shown_text(str(record.get('step', '')), 60)}."]
     return sentences + [f"{sentence}." for sentence in gains(record)]
 
 
 def gains(record: Mapping[str, Any]) -> Iterator[str]:
-    """For each validation figure how it changed from the first step to the one that was kept."""
+    """For each validation figure, its change from the first evaluated step to the step that was kept."""
     points = [point for point in record.get("validation") or [] if isinstance(point, Mapping)]
     kept = next((point for point in points if point.get("step") == record.get("best_step")), None)
     if len(points) < 2 or kept is None:
@@ -80,7 +83,7 @@ def gains(record: Mapping[str, Any]) -> Iterator[str]:
         before = points[0].get(name)
         if name != "step" and isinstance(before, int | float) and isinstance(value, int | float):
             at = number(int(points[0].get("step", 0)))
-            change = f"{before:.2f} at step {at}, {value:.2f} in the model kept"
+            change = f"{before:.2f} at step {at}, {value:.2f} in the model that was kept"
             yield f"{shown_text(name, 40)} on the validation data: {change}"
 
 
@@ -98,7 +101,7 @@ def model_sections(record: Mapping[str, Any]) -> list[PageSection]:
 
 
 def choices_table(record: Mapping[str, Any]) -> Block:
-    """The values that were tried for a setting of a classifier, with the figures of each."""
+    """The values of C that were tried for a classifier, with the figures of each."""
     tried = record["choices"]
     names = list(tried[0])
     return Table(
@@ -108,7 +111,7 @@ def choices_table(record: Mapping[str, Any]) -> Block:
 
 
 def validation_charts(record: Mapping[str, Any]) -> Iterator[Block]:
-    """The validation figures by training step; a line for each learning rate where several were tried."""
+    """The validation figures by training step; a line for each learning rate if several were tried."""
     rates = record.get("rates") or []
     series: dict[str, Points] = {}
     names: set[str] = set()
@@ -122,13 +125,14 @@ def validation_charts(record: Mapping[str, Any]) -> Iterator[Block]:
     if not record.get("steps"):
         return  # a classifier is not trained in steps
     if series:
-        yield Chart(lines(series, "training step"), f"On the validation data: {', '.join(sorted(names))}.")
+        caption = f"Measured on the validation data: {', '.join(sorted(names))}."
+        yield Chart(lines(series, "training step"), caption)
     else:
-        yield Note("It was trained without validation data.")
+        yield Note("The model was trained without validation data.")
 
 
 def evaluation_lead(results: Mapping[str, Any]) -> list[str]:
-    """The lines under an evaluation's title: what was measured on which data, and what its figures mean."""
+    """The lines under an evaluation's title: which model was evaluated on what, and what the figures mean."""
     about = results.get("about", {})
     step = str(about.get("step", ""))
     names = {key: model_display_name(str(about[key])) for key in ("model", "data") if about.get(key)}
@@ -139,7 +143,7 @@ def evaluation_lead(results: Mapping[str, Any]) -> list[str]:
 
 
 def _differences(results: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence on the first figure of an evaluation that was compared with an earlier one."""
+    """If the evaluation was compared with an earlier one, a sentence on its first figure."""
     for table in against(results):
         name, verdict, difference, spread = table.rows[0]
         yield f"{table.title}: {name} {difference}, 95 % interval {spread}: {verdict}."
@@ -169,7 +173,7 @@ def evaluation_sections(results: Mapping[str, Any]) -> list[PageSection]:
 
 
 def against(results: Mapping[str, Any]) -> Iterator[Table]:
-    """How much the figures are above those of an earlier evaluation, if they were compared with one."""
+    """A table of the figures minus those of the earlier evaluation that they were compared with, if any."""
     beside = results.get("against")
     if not isinstance(beside, Mapping):
         return
@@ -185,26 +189,27 @@ def against(results: Mapping[str, Any]) -> Iterator[Table]:
     if not rows:
         return
     folder, model = (str(beside.get(name, "")) for name in ("folder", "model"))
-    name = folder.partition("?")[0].rstrip("/").rpartition("/")[2]  # also of a store whose package is missing
+    name = folder.partition("?")[0].rstrip("/").rpartition("/")[2]  # works for a URL without its package, too
     yield Table(
         ["figure", "verdict", "difference", "95 % interval"],
         rows,
         texts=2,
-        note=f"{_HOW_COMPARED['suites' in beside]} Within noise: the interval holds 0.",
+        note=f"{_HOW_COMPARED['suites' in beside]} Within noise: 0 lies in the interval.",
         title=f"Compared with {shown_text(name, 60)} ({shown_text(model, 60)})",
     )
 
 
 _HOW_COMPARED = {
-    False: "Each difference is the mean over the same queries, so that hard and easy ones weigh on both.",
-    True: "Each difference is that of correlations over the same pairs, so that hard and easy ones weigh on "
-    "both.",
+    False: "Each difference is a mean over the same queries for both models, so that hard and easy queries "
+    "affect both alike.",
+    True: "Each difference is between correlations over the same pairs for both models, so that hard and "
+    "easy pairs affect both alike.",
 }
-"""What a difference is, by whether test sets of pairs were compared, or rankings for queries."""
+"""What a difference is: for rankings of queries (False), and for test sets of pairs (True)."""
 
 
 def _comparisons(beside: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The compared figures by name; those of a test set of pairs are named after it, too."""
+    """The compared figures by name; a figure of a test set of pairs has the set's name before its own."""
     for name, comparison in beside.items():
         if isinstance(comparison, Mapping) and "verdict" in comparison:
             yield name, comparison
@@ -213,7 +218,7 @@ def _comparisons(beside: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, 
 
 
 def figure_rows(results: Mapping[str, Any], above: Sequence[str] = ()) -> Iterator[tuple[str, str, str]]:
-    """Name, value and 95 % interval (empty where there is none) of every number in the results."""
+    """Name, value and 95 % interval of every number in the results; the interval is "" if there is none."""
     for name, value in results.items():
         if name in _NOT_FIGURES or name.endswith("_ci"):
             continue

@@ -1,4 +1,4 @@
-"""What a folder is, in words: the lines under the title of its page, and how it was made."""
+"""What the page says in words about a dataset folder: its lead, the verdict, and how the rows were made."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -16,36 +16,42 @@ _PARTS = {
     "pair": "whether the two texts of a pair are near-copies",
 }
 _READ = (
-    "Nothing here can say whether the {what} are right: read the examples, or have people check some rows "
+    "No check can tell whether the {what} are correct: read the examples, or have people label some rows "
     "with pairsmith audit."
 )
 
 
 def checked(folder: DatasetFolder, against: Sequence[str]) -> str:
-    """What was looked at, for the end of the box with the verdict."""
+    """What the page checks for and what it does not, for the end of the box with the verdict."""
     names = set(folder.schema().names)
     labelled = bool(names & {"label", "score"})
-    looked = [_PARTS["label"]] if labelled else []
-    looked += [_PARTS["pair"]] if any(set(sides) <= names for sides in PAIRS) else []
-    looked += ["how texts begin", *(["whether rows share text with the evaluation data"] if against else [])]
-    text = f"Looked at: {', '.join(looked)}."
+    checks = [_PARTS["label"]] if labelled else []
+    checks += [_PARTS["pair"]] if any(set(sides) <= names for sides in PAIRS) else []
+    checks += [
+        "whether many texts begin alike",
+        *(["whether rows share text with the evaluation data"] if against else []),
+    ]
+    text = f"Checked: {', '.join(checks)}."
     if not against:
-        text += " Not looked at: whether rows share text with evaluation data, as none was named (--against)."
+        text += (
+            " Not checked: whether rows share text with evaluation data; --against names the data to compare "
+            "with."
+        )
     return f"{text} {_READ.format(what='labels' if labelled else 'rows')}"
 
 
 def verdict(rows: int, findings: Sequence[Finding]) -> str:
-    """Whether a data set is fit to train on, as far as the page can tell."""
+    """One sentence: whether the checks found something that speaks against training on the rows."""
     if not rows:
-        return "There is nothing to train on."
+        return "There are no rows to train on."
     if not findings:
-        return "Nothing was found that speaks against training on these rows."
-    points = "this" if len(findings) == 1 else f"these {len(findings)} points"
+        return "The checks found no reason not to train on these rows."
+    points = "this point" if len(findings) == 1 else f"these {len(findings)} points"
     return f"Before you train on these rows, look at {points}:"
 
 
 def lead(folder: DatasetFolder) -> list[str]:
-    """The lines under the title of a data set's page: what its card says, and how many rows it has."""
+    """The lines under the title of a data set's page: its card's description, and the number of rows."""
     about = folder.manifest.about
     description = about.description.replace("`", "").strip()
     splits = folder.split_rows
@@ -53,7 +59,7 @@ def lead(folder: DatasetFolder) -> list[str]:
     if len(splits) > 1:
         counts += f": {', '.join(f'{rows:,} in {split}' for split, rows in splits.items())}"
     if rejects := folder.manifest.counts.rejects:
-        counts += f". {rejects:,} {'other was' if rejects == 1 else 'others were'} not kept"
+        counts += f". {rejects:,} {'more was' if rejects == 1 else 'more were'} rejected"
     return [*([shown_text(description)] if description else []), f"{counts}."]
 
 
@@ -82,7 +88,7 @@ def provenance(folder: DatasetFolder) -> Facts:
 
 
 def _moment(when: str) -> str:
-    """A time as ``2026-11-26 16:06 UTC``; as it is written, where it is none."""
+    """An ISO time as ``2026-11-26 16:06 UTC``; any other text as it is."""
     try:
         return f"{datetime.fromisoformat(when):%Y-%m-%d %H:%M} UTC"
     except ValueError:
@@ -90,7 +96,7 @@ def _moment(when: str) -> str:
 
 
 def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The models and the data that something was made with, by their names, from its record's ``about``."""
+    """The names of the models and of the data that were used, from the ``about`` of a record."""
     rows = []
     for role, word in (("model", "models"), ("data", "data")):
         names = [
@@ -106,7 +112,7 @@ def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def seconds(folder: DatasetFolder) -> float:
-    """Seconds that the step worked, by its log: from each start to the last shard finished after it."""
+    """How many seconds the step worked, by its log: from each start to the last shard finished after it."""
     total, mark = timedelta(), None
     for event in recent(folder.path):
         when = datetime.fromisoformat(event["time"])

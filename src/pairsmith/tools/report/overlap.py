@@ -1,4 +1,4 @@
-"""The texts of evaluation data, which should not be among the training rows."""
+"""The texts of evaluation data, with which the texts of training rows are compared."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,12 +11,12 @@ from pairsmith.data.sts import is_released, read_sts
 from pairsmith.tools.report.rows import digest, grams, words
 
 FEWEST = 4
-"""Texts with fewer words are ignored, as they can match by chance."""
+"""Evaluation texts with fewer words are ignored, as they can match by chance."""
 _NO_TEXT = ("id", "qid", "label", "split", "source")
 
 
 def evaluation_texts(source: str) -> Iterator[str]:
-    """All texts of evaluation data: every string in a row, also in lists and objects, except ids and labels.
+    """All texts of evaluation data: the strings in all columns but ids and labels, also in lists and objects.
 
     Official SQuAD and MRQA files and the released STS test sets are read in their own formats.
     """
@@ -46,7 +46,7 @@ def _strings(value: Any, name: str) -> Iterator[str]:
 
 
 def known_texts(source: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
-    """Digests of the texts of evaluation data, and of all runs of ``GRAM`` words in them."""
+    """Digests of the texts of evaluation data, and of all sequences of ``GRAM`` consecutive words in them."""
     texts: set[bytes] = set()
     runs: set[bytes] = set()
     for text in evaluation_texts(source):
@@ -55,5 +55,8 @@ def known_texts(source: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
             texts.add(digest(folded))
             runs.update(grams(folded))
     if not texts:
-        raise InputError(f"--against {source}: holds no text of {FEWEST} words or more")
+        raise InputError(
+            f"--against {source}: no text in it has {FEWEST} words or more, so nothing can be compared; name "
+            "other evaluation data"
+        )
     return frozenset(texts), frozenset(runs)

@@ -1,4 +1,4 @@
-"""The parts of a page and its template. All texts in them are plain data, which the template escapes."""
+"""The parts of a page, and the page's template, which escapes all texts in the parts."""
 
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ SHOWN_CHARACTERS = 600
 _JOINERS = "\u200c\u200d"
 """Zero-width joiners, which many scripts and emoji need."""
 _BLANK = "\u115f\u1160\u2800\u3164\uffa0"
-"""Letters and symbols that are drawn as blanks."""
+"""Letters and symbols whose glyphs are blank."""
 _UNSEEN = {"Cc", "Cf", "Zl", "Zp", "Cs", "Co"}
 """Unicode categories of invisible characters: controls, formats, separators, surrogates, private use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names and values as a list."""
+    """A list of names, each with its value."""
 
     rows: Sequence[tuple[str, str]]
     kind: Literal["facts"] = "facts"
@@ -30,7 +30,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with a header; all columns but the first ``texts`` hold numbers; ``note`` stands below it."""
+    """A table with a header; the first ``texts`` columns hold text, the others numbers.
+
+    ``title`` stands above the table, ``note`` below it.
+    """
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -42,9 +45,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A horizontal bar for each name, with its number; numbers are at least 0.
+    """A horizontal bar for each name, as long as its number is large; numbers are at least 0.
 
-    ``series`` has for each bar the number of its colour; without it all have the first one.
+    ``series`` has the number of each bar's colour; without it all bars have the first colour.
     """
 
     rows: Sequence[tuple[str, float]]
@@ -76,7 +79,7 @@ class Chart:
 class ExampleRows:
     """Example rows, each with a mark, such as its score, and its texts by column name.
 
-    ``series`` is the number of the colour at their edge, that of their label in charts.
+    ``series`` is the number of the colour at their left edge, the colour that their label has in charts.
     """
 
     title: str
@@ -98,7 +101,7 @@ Block = Facts | Table | Bars | Chart | ExampleRows | Note
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """Blocks under a heading; ``level`` 2 is a folder, 3 a part of it."""
+    """Blocks under a heading; ``level`` is 2 for a section on a whole folder, 3 for a part of it."""
 
     title: str
     blocks: Sequence[Block]
@@ -107,7 +110,7 @@ class PageSection:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong with what the page is about, and what to do about it."""
+    """A warning: something that is wrong with the data, model or evaluation, and what to do about it."""
 
     text: str
     advice: str = ""
@@ -117,8 +120,8 @@ class Finding:
 class Page:
     """A whole page.
 
-    Below its title stand ``lead``, which says in a few sentences what the page is about, and a box with the
-    ``verdict``, the ``warnings``, and what was ``checked``.
+    Below the title stand ``lead``, a few sentences on what the page is about, and a box with the ``verdict``,
+    the ``warnings``, and ``checked``, which says what was checked for.
     """
 
     title: str
@@ -130,7 +133,7 @@ class Page:
 
 
 def render_page(page: Page) -> str:
-    """The page as one HTML file with texts escaped, whose policy forbids scripts and external resources."""
+    """The page as one HTML file; texts are escaped, and its policy forbids scripts and external resources."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     source = resources.files("pairsmith.tools.report").joinpath("page.html").read_text(encoding="utf-8")
     highest = min((section.level for section in page.sections), default=2)
@@ -139,12 +142,12 @@ def render_page(page: Page) -> str:
         for place, section in enumerate(page.sections, start=1)
         if section.level == highest
     ]
-    # Headings of the highest level are h2, whatever they are about.
+    # The sections of the lowest level number have h2 headings, also if that number is 3.
     return environment.from_string(source).render(page=page, chapters=chapters, up=highest - 2)
 
 
 def column_words(name: str) -> str:
-    """A column's name as it is shown: ``sentence1`` as ``sentence 1``, others without underscores."""
+    """A column's name as the page shows it: ``sentence1`` as ``sentence 1``, underscores as spaces."""
     return _COLUMNS.get(name, name.replace("_", " "))
 
 
@@ -152,12 +155,11 @@ _COLUMNS = {"sentence1": "sentence 1", "sentence2": "sentence 2"}
 
 
 def shown_text(text: str, longest: int = SHOWN_CHARACTERS, *, length: int | None = None) -> str:
-    """A text as it is shown: shortened if it is long, with invisible characters written as their names.
+    """A text as the page shows it: cut after ``longest`` characters, with names for invisible characters.
 
-    ``length`` is the number of its characters where only its beginning is given.
-
-    Direction marks would otherwise reverse the rest of the page, and control characters stop some
-    programs from reading it.
+    Without the names, direction marks would reverse the rest of the page, and control characters would stop
+    some programs from reading it. ``length`` is the number of characters of the whole text if ``text`` is
+    only its beginning.
     """
     pieces: list[str] = []
     room = longest
@@ -184,5 +186,5 @@ def number(value: float, places: int = 1) -> str:
 
 
 def percent(part: float, total: float) -> str:
-    """``part`` as a percentage of ``total``; a dash where ``total`` is 0."""
+    """``part`` as a percentage of ``total``; a dash if ``total`` is 0."""
     return f"{100 * part / total:.1f} %" if total else "–"

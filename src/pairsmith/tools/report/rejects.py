@@ -12,17 +12,19 @@ from pairsmith.tools.report.rows import label_name
 from pairsmith.tools.settings import ReportSettings
 
 _MOST_REASONS = 15
+"""Largest number of reasons that are listed one by one."""
 
 
 def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> PageSection:
-    """The number of rejected rows by reason, with examples."""
+    """The number of rejected rows by filter and reason, with examples."""
     reasons = sorted(folder.manifest.counts.rejects_by_reason.items(), key=lambda pair: -pair[1])
     if not reasons:
-        return PageSection("What was not kept", [Note("No row was rejected.")])
-    blocks: list[Block] = [Bars(reasons[:_MOST_REASONS], "What was not kept, by filter and reason", " rows")]
+        return PageSection("Rejected rows", [Note("No row was rejected.")])
+    blocks: list[Block] = [Bars(reasons[:_MOST_REASONS], "Rejected rows by filter and reason", " rows")]
     if len(reasons) > _MOST_REASONS:
         rest = reasons[_MOST_REASONS:]
-        blocks.append(Note(f"{len(rest):,} further reasons have {sum(n for _, n in rest):,} rows."))
+        rejects = sum(count for _, count in rest)
+        blocks.append(Note(f"{rejects:,} more rows were rejected for {len(rest):,} other reasons."))
     by_reason: dict[str, list[str]] = {reason: [] for reason, _ in reasons[:_MOST_REASONS]}
     for table in folder.shards(REJECTS):
         if all(len(rows) == settings.examples for rows in by_reason.values()):
@@ -37,11 +39,11 @@ def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> PageSect
         for reason, rows in by_reason.items()
         if rows
     ]
-    return PageSection("What was not kept", blocks)
+    return PageSection("Rejected rows", blocks)
 
 
 def _columns(row: str) -> list[tuple[str, str]]:
-    """The columns of a rejected row; the whole text where it is not a JSON object."""
+    """The columns of a rejected row, which is stored as a JSON object; any other text as one column."""
     try:
         value = json.loads(row)
     except ValueError:

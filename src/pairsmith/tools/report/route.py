@@ -1,6 +1,6 @@
 """The step ``report``: one self-contained HTML page about a folder.
 
-folder -> its rows, models and figures -> sections -> report.html
+folder -> the rows, model or figures in it -> sections of the page -> report.html
 """
 
 from collections.abc import Callable, Iterator
@@ -38,12 +38,14 @@ _RECORDS = (RUN_RECORD, MANIFEST, TRAINING_RECORD, RESULTS)
 _EXAMPLES_OF_STEP = 2
 
 OfRows = Callable[..., Iterator[PageSection]]
+"""Makes the sections on a dataset folder: ``dataset_sections`` with the settings filled in."""
 
 
 def report(settings: ReportSettings, run: Run) -> Place:
     """Write ``report.html`` about a dataset folder, a model, an evaluation, or a run with all of its steps.
 
-    ``report.json`` beside it records what was reported on, and the page's warnings. Returns the page's path.
+    ``report.json`` beside the page records the folder that the page is about, and the page's warnings.
+    Returns the path of the page.
     """
     settings = resolve_dtype(settings, run)
     source = place(settings.data)
@@ -58,7 +60,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
         models={"encoder": model_revision(settings.encoder)} if settings.encoder else {},
     )
     with recorded(run, identity, REPORT_RECORD, any_work=True) as save:
-        save()  # first, so that the folder says whose it is
+        save()  # first, so that the record shows which tool writes into the folder
         references = {name: known_texts(name) for name in settings.against}
         encoder = None
         if settings.encoder:
@@ -79,27 +81,30 @@ def report(settings: ReportSettings, run: Run) -> Place:
 
 
 def record_name(folder: Place) -> str:
-    """The name of the record file that shows what kind of folder this is."""
+    """The name of the record file in ``folder``, which shows what kind of folder it is."""
     with reaching(folder, FolderError):
         file = next((name for name in _RECORDS if size_of(folder / name) is not None), None)
     if file is None:
         if size_of(folder / COMPARISON) is not None:
             raise FolderError(
-                f"--data {folder}: is a comparison, whose page is its {COMPARISON}; for a report on rows, "
-                "give the folder run of a seed"
+                f"--data {folder} is the folder of a comparison: read its page, {COMPARISON}; for a report "
+                "on rows, give the folder of one seed's run in it"
             )
         if size_of(folder) is not None:
-            what = "is a file"
+            what = "this is a file, not a folder"
         elif not is_folder(folder):
             what = "there is no such folder"
         else:
-            what = f"it has none of {', '.join(_RECORDS)}"
+            what = f"the folder has none of the records {', '.join(_RECORDS)}"
         raise FolderError(f"--data {folder}: {what}; give a folder that a step or a recipe wrote")
     return file
 
 
 def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
-    """The page about a folder; ``of_rows`` makes the sections on a data set and collects its faults."""
+    """The page about a folder.
+
+    ``of_rows`` makes the sections on a data set, and appends what is wrong with it to its argument ``warn``.
+    """
     kind, name = record_name(folder), shown_text(folder.name or str(folder), 100)
     warn: list[Finding] = []
     if kind == MANIFEST:
@@ -136,5 +141,5 @@ def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
 
 
 def _fewer(settings: ReportSettings) -> ReportSettings:
-    """The settings for a step's part of the page of a run, which has many of them."""
+    """``settings`` with fewer examples, for the page of a run, which shows many steps."""
     return settings.model_copy(update={"examples": min(settings.examples, _EXAMPLES_OF_STEP)})

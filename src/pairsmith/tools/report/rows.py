@@ -1,4 +1,4 @@
-"""Counts over all rows of a data set, and a sample of them, in one pass of a few thousand rows at a time."""
+"""Counts over all rows of a data set, and a sample of rows, in one pass over batches of rows."""
 
 import hashlib
 import math
@@ -20,19 +20,20 @@ from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 
 _NOT_TEXT = {"id", "label", "title", "source", "chunk", "kind"}
-"""Columns of names, as are those that end in ``_id``."""
+"""Text columns that hold names; columns whose name ends in ``_id`` hold names, too."""
 PAIRS = (("sentence1", "sentence2"), ("input", "output"))
 """The columns with the two texts of a pair."""
 _LABELS = ("label", "score")
 MOST_LABELS = 20
-"""A score with more distinct values is drawn as a histogram; of more labels the commonest are shown."""
+"""A score with more distinct values is drawn as a histogram; of more labels, the commonest are shown."""
 _MOST_COUNTED = 10_000
-"""Further labels are counted as ``OTHERS``, so that a column of texts cannot fill the memory."""
+"""Further labels are counted as ``OTHERS``, so that a label column of long texts cannot fill the memory."""
 OTHERS = "(others)"
+"""Stands for all labels that are not shown by themselves."""
 GRAM = 8
-"""Length in words of the runs that are compared: one this long is hardly shared by chance."""
+"""Number of consecutive words that are compared: two texts hardly share so many by chance."""
 LOOKED_AT = 4_000
-"""Characters that are kept of each text in the sample."""
+"""Texts in the sample are cut to this many characters."""
 _ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Scripts without spaces between words: each character counts as a word."""
 _WORD = re.compile(rf"[{_ALONE}]|[^\W{_ALONE}]+")
@@ -45,8 +46,11 @@ Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
 class Shared:
     """How many rows share text with an evaluation set; case and punctuation are ignored.
 
-    ``whole_texts``: rows with a text that is also a text of the evaluation set; ``runs``: rows with a text
-    that shares ``GRAM`` consecutive words with one of it; ``rows``: of either kind; ``first``: some of these.
+    Attributes:
+        whole_texts: number of rows with a text that is also a text of the evaluation set.
+        runs: number of rows with a text that shares ``GRAM`` consecutive words with a text of the set.
+        rows: number of rows of either kind.
+        first: the first of these rows.
     """
 
     whole_texts: int = 0
@@ -72,7 +76,7 @@ class Tally:
     rows: Sequence[Row]  # the sample, in the order of the data set
 
     def label_of(self, row: Row) -> str:
-        """The row's label as a key of ``labels``; empty if there are no labels."""
+        """The row's label as a key of ``labels``; "" if there are no labels."""
         if self.label is None:
             return ""
         name = label_name(row[self.label])
@@ -135,7 +139,10 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
 def with_sample(
     folder: DatasetFolder, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, pa.Table, list[dict[str, Any]]]]:
-    """Batches of rows: the split, the rows, and those that belong to a uniform sample of ``count`` rows."""
+    """Each batch of rows: its split, its rows, and those of its rows that are in a uniform sample.
+
+    The sample has ``count`` rows of all splits together, or all rows if there are fewer.
+    """
     chosen = np.sort(rng.choice(folder.rows, min(count, folder.rows), replace=False))
     place = 0
     for split in folder.splits:
@@ -156,7 +163,7 @@ def _cut(row: Row) -> Row:
 def _compare(
     shared: Mapping[str, Shared], table: pa.Table, columns: Sequence[str], references: Known, examples: int
 ) -> None:
-    """Count the rows that share text with each evaluation set, each row once."""
+    """Add to ``shared`` the rows of ``table`` that share text with each evaluation set, each row once."""
     whole_texts: dict[str, set[int]] = {name: set() for name in references}
     runs: dict[str, set[int]] = {name: set() for name in references}
     for column in columns:
@@ -198,7 +205,7 @@ def _commonest(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
 
 
 def label_name(value: object) -> str:
-    """How a label is written: numbers without needless digits, ``–`` where it is missing."""
+    """A label as text: numbers without needless digits, ``–`` if the label is missing."""
     if value is None:
         return "–"
     return label_text(value) if isinstance(value, float) else str(value)
@@ -213,7 +220,7 @@ def is_number(label: str) -> bool:
 
 
 def sorted_labels(labels: Iterable[str]) -> list[str]:
-    """The labels sorted: by number if all are numbers, else by letters; missing and other ones at the end."""
+    """The labels in order, as numbers if all are numbers, else as texts; ``–`` and ``OTHERS`` come last."""
     last = [name for name in ("–", OTHERS) if name in set(labels)]
     named = set(labels) - set(last)
     order = (
@@ -233,14 +240,14 @@ def words(text: str) -> str:
 
 
 def grams(folded: str) -> Iterator[bytes]:
-    """The digests of all runs of ``GRAM`` words in the output of ``words``."""
+    """The digests of all sequences of ``GRAM`` consecutive words of ``folded``, which ``words`` returned."""
     terms = folded.split(" ")
     for first in range(len(terms) - GRAM + 1):
         yield digest(" ".join(terms[first : first + GRAM]))
 
 
 def row_texts(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
-    """The texts of a row with their column names; answers as one text."""
+    """The texts of a row, each with its column's name; the answers of a question are joined into one text."""
     texts = [(name, str(row.get(name) or "")) for name in columns]
     answers = row.get("answers")
     if isinstance(answers, Mapping):

@@ -1,4 +1,4 @@
-"""How similar the two texts of a pair are, and whether labels can be told apart."""
+"""Similarity measures of pairs, and how well similarities or words distinguish the labels."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 
 APART = 0.6
-"""Area under the curve below which two labels hardly differ."""
+"""Area under the ROC curve below which two labels hardly differ."""
 _FEWEST = 20
 """Labels with fewer rows are left out."""
 _CLASSIFIED = 4_000
+"""Largest number of texts that the simple classifier is trained and tested on."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairSimilarity:
-    """The similarity of the texts of n pairs, by one measure; ``values`` has shape ``(n,)``."""
+    """The similarity of the texts of n pairs by the measure named ``measure``; ``values`` is ``(n,)``."""
 
     measure: str
     values: Float64s
@@ -42,7 +43,7 @@ def shared_words(pairs: Sequence[tuple[str, str]]) -> PairSimilarity:
 
 
 def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") -> PairSimilarity:
-    """The cosine of the two texts' vectors; NaN where a text is blank."""
+    """The cosine similarity of the vectors of each pair's texts, within [-1, 1]; NaN if a text is blank."""
     values = np.full(len(pairs), np.nan)
     rows = [place for place, pair in enumerate(pairs) if all(text.strip() for text in pair)]
     sides = [encode_texts(encoder, [pairs[row][side] for row in rows]) for side in (0, 1)]
@@ -52,10 +53,11 @@ def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") ->
 
 
 def confused(values: Float64s, labels: Sequence[str]) -> list[tuple[str, str, float]]:
-    """Neighbouring numeric labels where the pairs of the higher label are hardly more similar.
+    """Neighbouring numeric labels of which the pairs with the higher one are hardly more similar.
 
-    With each two the area under the curve: if one row of each is drawn, the probability that the row of the
-    higher label is the more similar one.
+    Returns:
+        the lower label, the higher label, and the area under the ROC curve: if one pair of each label is
+        drawn, the probability that the pair with the higher label is the more similar one.
     """
     finite = np.isfinite(values)
     names = np.array(labels)
@@ -71,7 +73,10 @@ def confused(values: Float64s, labels: Sequence[str]) -> list[tuple[str, str, fl
 
 
 def _neighbours(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each label with the next one that differs clearly; 0 and 0.1, a smoothed 0, do not."""
+    """Each label with the next higher one that differs by more than a fifth of the whole range.
+
+    So 0 and 0.1, which is a smoothed 0, are no neighbours.
+    """
     if labels:
         least = (float(labels[-1]) - float(labels[0])) / 5
         for place, low in enumerate(labels):
@@ -84,7 +89,7 @@ def _neighbours(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
 def told_apart(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[float, float] | None:
     """The cross-validated accuracy of a simple text classifier, and the share of the commonest label.
 
-    Both are within [0, 1]; None where fewer than two labels have enough rows.
+    Both are within [0, 1]; None if fewer than two labels have enough rows.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -102,6 +107,6 @@ def told_apart(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[
         TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True), LogisticRegression(max_iter=500)
     )
     folds = StratifiedKFold(3, shuffle=True, random_state=seed)
-    right = cross_val_score(classifier, [texts[place] for place in kept], names, cv=folds)
+    accuracies = cross_val_score(classifier, [texts[place] for place in kept], names, cv=folds)
     commonest = max(np.unique(names, return_counts=True)[1]) / len(names)
-    return float(np.mean(right)), float(commonest)
+    return float(np.mean(accuracies)), float(commonest)

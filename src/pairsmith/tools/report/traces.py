@@ -1,4 +1,4 @@
-"""How self-debiasing wrote some of the rows, token by token."""
+"""The report's section on the effect of self-debiasing, token by token, for some first texts."""
 
 from collections.abc import Iterator
 
@@ -16,25 +16,27 @@ from pairsmith.tools.settings import ReportSettings
 def check_traces(source: Place, settings: ReportSettings) -> None:
     """Check that the rows in ``source`` can be traced with the model of ``settings``."""
     if size_of(source / MANIFEST) is None:
-        raise SettingsError(f"--traces is for a folder that generate wrote; {source} is not one")
+        raise SettingsError(f"--traces needs a folder that generate wrote as --data; {source} is not one")
     folder = DatasetFolder.open(source)
     if settings.model is None:
-        raise SettingsError("--traces needs --model: the language model that wrote the rows")
+        raise SettingsError("--traces needs --model; give the language model that wrote the rows")
     if folder.manifest.step != "generate":
         raise SettingsError(
-            f"--traces is for what generate wrote; {folder.path} was written by {folder.manifest.step}"
+            "--traces needs a folder that generate wrote as --data; "
+            f"{folder.path} was written by {folder.manifest.step}"
         )
     if folder.manifest.models.get("model") != model_revision(settings.model):
         raise ModelError(
-            f"model {settings.model}: {folder.path} was written by another model, or by other weights of it"
+            f"--model {settings.model}: the rows in {folder.path} were written by another model, or by other "
+            "weights of it; give the model that wrote them"
         )
 
 
 def traces_section(folder: DatasetFolder, settings: ReportSettings) -> PageSection:
-    """The first attempt at each label for some first texts; requires ``check_traces``."""
+    """The first attempt at each label for ``settings.traces`` first texts; call ``check_traces`` before."""
     from pairsmith.models.language.loading import load_model  # imported here, as it takes seconds
 
-    assert settings.model is not None  # checked before
+    assert settings.model is not None  # ``check_traces`` refuses None
     generation = folder.manifest.settings
     task = TaskSpec.model_validate(generation["task"])
     decoding = Decoding(**{name: generation[name] for name in Decoding.model_fields if name in generation})
@@ -42,8 +44,9 @@ def traces_section(folder: DatasetFolder, settings: ReportSettings) -> PageSecti
     items = range(settings.traces) if task.kind == "text" else _first_texts(folder, settings.traces)
     blocks: list[Block] = [
         Note(
-            "The first try for each label. Plain: a token's probability under the label's own instruction; "
-            f"steered: after {decoding.steering}, before top-k and top-p."
+            "The first attempt for each label. “plain” is a token's probability under the label's own "
+            f"instruction, “steered” its probability after {decoding.steering}, before top-k and top-p. "
+            "“most lowered” is the token whose probability fell most at that position."
         )
     ]
     for trace in traces(task, model, items, decoding, generation["seed"]):
@@ -68,7 +71,7 @@ def _blocks(trace: Trace) -> Iterator[Block]:
         if trace.counters
         else ""
     )
-    end = f" — not kept: {shown_text(trace.rejected)}" if trace.rejected else ""
+    end = f" — rejected: {shown_text(trace.rejected)}" if trace.rejected else ""
     yield Note(f"{begin}{shown_text(trace.label, 40)}{against}: {shown_text(trace.text)}{end}")
     if not trace.counters or not trace.tokens:
         return
@@ -76,7 +79,7 @@ def _blocks(trace: Trace) -> Iterator[Block]:
         name: [(float(place), getattr(step, name)) for place, step in enumerate(trace.tokens, start=1)]
         for name in ("plain", "steered")
     }
-    yield Chart(lines(series, "token"), "Probability of each token that was drawn.")
+    yield Chart(lines(series, "token"), "Probability of each token that was drawn, by its position.")
     rows = []
     for step in trace.tokens:
         token, before, after = step.lowered

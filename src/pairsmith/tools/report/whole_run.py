@@ -17,20 +17,29 @@ RUN_RECORD, TRAINING_RECORD, RESULTS = "run.json", "training.json", "results.jso
 OWN_PAGES = ("report.json", "audit.json")
 """Records of the steps that have pages or results of their own."""
 
-_SHOWN = ("Examples", "Labels", "Texts and labels", "What was not kept", "Training", "Figures")
-"""Of a step's own page, the sections that stand on the page of the run too, and what made it."""
+_SHOWN = ("Examples", "Labels", "Texts and labels", "Rejected rows", "Training", "Figures")
 _MADE = ("How it was made", "How it was measured")
+"""The sections of a step's own page that are repeated on the page of the run, by their titles."""
 _COUNTS = {"count", "pairs", "queries", "documents", "rows", "trained_on"}
+"""Numbers in ``results.json`` that are counts, not figures."""
 _OF_LABELS = {"labels", "confusion", "blank", "trained_on", "largest"}
-"""Figures of a classifier that say less than its accuracy and F1."""
+"""Entries in a classifier's ``results.json`` that are left out beside its accuracy and F1."""
 _MOST_FIGURES = 4
+"""Largest number of figures in a table of evaluations."""
 _LONGEST = 2_000
-"""Characters of a recipe's description that are shown."""
+"""Longest recipe description that is shown, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepOfRun:
-    """A finished step of a run: its name, its kind, what it made in words, and its own page."""
+    """A finished step of a run.
+
+    Attributes:
+        name: the step's name in the recipe.
+        kind: the command that it runs, such as ``generate`` or ``evaluate sts``.
+        outcome: in words, what the step made: rows, a model, or figures.
+        page: the page about the step's own folder.
+    """
 
     name: str
     kind: str
@@ -46,8 +55,8 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     spent = {str(name): float(seconds) for name, seconds in record.get("spent", {}).items()}
     finished = {step.name for step in steps}
     overview = PageSection("The steps in order", [_table(steps, spent)], level=2)
-    came = list(_came_of_it(folder, steps))
-    sections = [*([PageSection("What came of it", came, level=2)] if came else []), overview]
+    results = list(_results(folder, steps))
+    sections = [*([PageSection("Results", results, level=2)] if results else []), overview]
     for step in steps:
         sections.append(PageSection(step.name, _introduction(step), level=2))
         sections += [_short(section) for section in step.page.sections if section.title in (*_SHOWN, *_MADE)]
@@ -55,9 +64,9 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     description = " ".join(str(record.get("description", "")).split())
     count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
     lead = [*([shown_text(description, _LONGEST)] if description else []), f"{count}, {total} in all."]
-    verdict = "Nothing was found that speaks against what the steps made."
+    verdict = "The checks of this page found no problem in what the steps made."
     if warn:
-        verdict = "Look at " + ("this:" if len(warn) == 1 else f"these {len(warn)} points:")
+        verdict = "Look at " + ("this point:" if len(warn) == 1 else f"these {len(warn)} points:")
     title = shown_text(str(record.get("recipe", "")) or folder.name, 100)
     return Page(title, sections, warn, lead, verdict)
 
@@ -65,12 +74,15 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
 def _steps(
     folder: Place, record: Mapping[str, Any], page_of: Callable[[Place], Page], warn: list[Finding]
 ) -> Iterator[StepOfRun]:
-    """The finished steps that have no page of their own, in order; others before this page are warned of."""
+    """The finished steps of the run before this report, in order; unfinished ones are appended to ``warn``.
+
+    Reports and audits are left out, as they have pages or results of their own.
+    """
     for name in record.get("planned", []):
         step = folder / name
         if any(size_of(step / file) is not None for file in OWN_PAGES):
             if name not in record.get("steps", {}):
-                return  # the step that writes this page; those after it have yet to run
+                return  # this is the report that is being written; the steps after it have yet to run
             continue
         if name not in record.get("steps", {}):
             warn.append(
@@ -87,7 +99,7 @@ def _steps(
 
 
 def _outcome(step: Place) -> tuple[str, str]:
-    """The kind of a step and what it made, in words; empty where its record cannot be read."""
+    """The kind of a step and what it made, in words; both are empty if its record cannot be read."""
     for file in (MANIFEST, TRAINING_RECORD, RESULTS):
         if size_of(step / file) is None:
             continue
@@ -97,16 +109,16 @@ def _outcome(step: Place) -> tuple[str, str]:
             break
         if file == MANIFEST:
             counts = record.get("counts", {})
-            rejects = f", {counts['rejects']:,} not kept" if counts.get("rejects") else ""
+            rejects = f", {counts['rejects']:,} rejected" if counts.get("rejects") else ""
             return str(record.get("step", "")), f"{counts.get('rows', 0):,} rows{rejects}"
         if file == TRAINING_RECORD:
-            said = "; ".join(gains(record))
-            if isinstance(record.get("texts"), dict):  # a classifier has no steps
+            outcome = "; ".join(gains(record))
+            if isinstance(record.get("texts"), dict):  # a classifier is not trained in steps
                 texts = record["texts"]
-                said = f"a classifier: {sum(texts.values()):,} texts of {len(texts)} labels"
+                outcome = f"a classifier, trained on {sum(texts.values()):,} texts with {len(texts)} labels"
             steps = record.get("steps", 0)
             times = "step" if steps == 1 else "steps"
-            return str(record.get("step", "")), said or f"a model, {steps:,} training {times}"
+            return str(record.get("step", "")), outcome or f"a model, trained in {steps:,} {times}"
         return str(record.get("about", {}).get("step", "")), "; ".join(
             f"{name} {value}" for name, value, _ in _main_figures(record)[:3]
         )
@@ -114,7 +126,7 @@ def _outcome(step: Place) -> tuple[str, str]:
 
 
 def _main_figures(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """The figures of an evaluation without its counts."""
+    """The figures of an evaluation, each as name, value and interval, without its counts."""
     own = {name: value for name, value in results.items() if name not in _OF_LABELS}
     return [row for row in figure_rows(own) if row[0].rpartition(" · ")[2] not in _COUNTS]
 
@@ -133,20 +145,20 @@ def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
 
 
 def _short(section: PageSection) -> PageSection:
-    """A section as it stands on the page of a run: of examples only those at the beginning."""
+    """A section without examples, as the page of a run shows it; the section "Examples" is kept whole."""
     if section.title == "Examples":
         return section
     return PageSection(section.title, [block for block in section.blocks if block.kind != "examples"])
 
 
 def _introduction(step: StepOfRun) -> list[Block]:
-    """What stands below the name of a step: its kind, and the lines of its own page."""
+    """The lines below the name of a step: what its kind of step does, and the lead of its own page."""
     lines = [f"{step_in_words(step.kind)}." if step.kind else "", *step.page.lead]
     return [Note(line) for line in lines if line]
 
 
-def _came_of_it(folder: Place, steps: Sequence[StepOfRun]) -> Iterator[Block]:
-    """Evaluations of one kind beside one another, and the recipe's own figures."""
+def _results(folder: Place, steps: Sequence[StepOfRun]) -> Iterator[Block]:
+    """A table of the evaluations of each kind, and the figures that the recipe names as its results."""
     for kind in dict.fromkeys(step.kind for step in steps if step.kind.startswith("evaluate")):
         yield from _compared(folder, kind, [step.name for step in steps if step.kind == kind])
     if size_of(folder / RESULTS) is not None:
@@ -157,11 +169,11 @@ def _came_of_it(folder: Place, steps: Sequence[StepOfRun]) -> Iterator[Block]:
             if isinstance(value, int | float)
         ]
         if rows:
-            yield Table(["figure", "value"], rows, title="The figures that the recipe asks for")
+            yield Table(["figure", "value"], rows, title="The recipe's results")
 
 
 def _compared(folder: Place, kind: str, names: Sequence[str]) -> Iterator[Block]:
-    """The main figures of several evaluations of one kind, a line for each evaluation."""
+    """A table of the main figures of two or more evaluations of one kind, with a row for each evaluation."""
     results = {name: read_record(folder / name / RESULTS) for name in names}
     figures = {name: {row[0]: row for row in _main_figures(result)} for name, result in results.items()}
     shared = [name for name in figures[names[0]] if all(name in table for table in figures.values())]
@@ -169,7 +181,7 @@ def _compared(folder: Place, kind: str, names: Sequence[str]) -> Iterator[Block]
         return
     shared = shared[:_MOST_FIGURES]
     abouts = {name: result.get("about", {}) for name, result in results.items()}
-    # What is the same for all is not said of each.
+    # A column for the models or the data is shown only if they differ.
     sides = [
         side for side in ("model", "data") if len({str(about.get(side)) for about in abouts.values()}) > 1
     ]
@@ -178,9 +190,9 @@ def _compared(folder: Place, kind: str, names: Sequence[str]) -> Iterator[Block]
         compared = [shown_text(model_display_name(str(abouts[name].get(side, ""))), 60) for side in sides]
         rows.append((name, *compared, *(_with_interval(*figures[name][figure]) for figure in shared)))
     head = ["step", *sides, *shared]
-    yield Table(head, rows, texts=max(1 + len(sides), 2), title=f"Side by side: {kind}")
+    yield Table(head, rows, texts=max(1 + len(sides), 2), title=f"All evaluations by {kind}")
     if kind in MEANINGS:
-        yield Note(f"{MEANINGS[kind]} In brackets are 95 % intervals.")
+        yield Note(f"{MEANINGS[kind]} 95 % confidence intervals are in brackets.")
 
 
 def _with_interval(_: str, value: str, spread: str) -> str:
@@ -188,12 +200,12 @@ def _with_interval(_: str, value: str, spread: str) -> str:
 
 
 def read_record(path: Place) -> Any:
-    """The JSON object in a record's file; raises ``FolderError`` if there is none."""
+    """The JSON object in a record's file; raises ``FolderError`` if the file holds none."""
     with reaching(path, FolderError):
         try:
             value = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise FolderError(f"{path} cannot be read: {error}") from None
     if not isinstance(value, dict):
-        raise FolderError(f"{path} is not a record written by pairsmith")
+        raise FolderError(f"{path} is not a record that pairsmith wrote: it holds no JSON object")
     return value

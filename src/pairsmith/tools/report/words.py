@@ -1,4 +1,4 @@
-"""A step's settings in words: those that were in force, without those that changed nothing."""
+"""A step's settings in words, without the settings that had no effect."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ Recorded = Mapping[str, Any]
 """The settings in a record, by name."""
 
 _HIDDEN = {"task", "shard_size", "search_rows"}
-"""Settings that are shown elsewhere, or say only how the work was divided."""
+"""Settings that the page shows elsewhere, or that only say how the work was divided."""
 
 
 def _rule(name: str) -> Callable[[Recorded], bool]:
@@ -53,25 +53,25 @@ _IF: dict[str, Callable[[Recorded], bool]] = {
     "negatives.index_rows": lambda settings: bool(settings.get("index")),
     "negatives.recall": lambda settings: bool(settings.get("index")),
 }
-"""By step and setting, whether the setting had an effect with the others."""
+"""By step and setting, a test of all settings: whether this setting had an effect."""
 
 
 def _step_of(record: str) -> Step | None:
-    """The step that a record names: ``evaluate sts`` is ``evaluate-sts``; None for one of another package."""
+    """The step that a record names; ``evaluate sts`` is ``evaluate-sts``. None for another package's step."""
     return STEPS.get(record.replace(" ", "-"))
 
 
 def step_in_words(step: str) -> str:
-    """A step's name and what it does; of a step of another package its name alone."""
+    """A step's name and what it does; only the name for a step of another package."""
     if entry := _step_of(step):
         return f"{step}: {entry.help[0].lower()}{entry.help[1:].rstrip('.')}"
     return shown_text(step, 60)
 
 
 def settings_in_words(step: str, settings: Recorded) -> list[tuple[str, str]]:
-    """Name and value of each setting of a step that was in force, as they are shown.
+    """Name and value of each setting of a step that had an effect, as the page shows them.
 
-    Left out are unset settings, those that were switched off, and those without effect beside the others.
+    Settings that were unset, switched off, or without effect because of other settings are left out.
     """
     entry = _step_of(step)
     fields = entry.settings.model_fields if entry else {}
@@ -87,14 +87,15 @@ def settings_in_words(step: str, settings: Recorded) -> list[tuple[str, str]]:
 
 
 def _name(name: str, description: str | None) -> str:
-    """What a setting is, by the beginning of its description, and its option where that does not name it."""
+    """The beginning of a setting's description, and its name in brackets if that does not occur there."""
     own = shown_text(name.replace("_", " "), 100)
     words = re.split(r"(?<!e\.g)[.;]\s|\.$| \[", description or "")[0]
     beginning = words.partition(": ")[0]
-    # A colon stands before the possible values; but also after what a setting is only for, and within texts.
+    # A colon often stands before the possible values, which are left out; not so after "With …" or "For …",
+    # or within brackets or quotation marks.
     if not re.search(r'^(With|For) |[("]', beginning):
         words = beginning
-    if " " not in words:  # a value
+    if " " not in words:  # one word, such as a value, describes no setting
         return own
     words = words[0].lower() + words[1:]
     return words if own in words else f"{words} ({name.replace('_', '-')})"
@@ -104,9 +105,9 @@ def _value(step: str, name: str, value: Any) -> str:
     if value is True:
         return "yes"
     if (name, value) == ("decay", 0):
-        return "0: each label's text was written without regard to the others"
+        return "0: each label's text was written without regard to the other labels"
     if (name, value) == ("pooling", "default"):
-        return "as the model has it"
+        return "the model's own"
     if (step, name, value) == ("postprocess", "near_copies", "task"):
         return "as the task says for each label"
     if isinstance(value, list):
