@@ -202,7 +202,7 @@ def test_a_corpus_is_encoded_once_for_all_steps(world, encoded, tmp_path):
         encoded.clear()
         assert step(f"shared {name}", heard, vectors=kept) == alone
         assert encoded == ([] if number else [15, 15, 10])
-        said = f"the vectors of 40 of 40 texts are in {kept} already"
+        said = f"the vectors of 40 of 40 texts are already in {kept}"
         assert (said in heard.lines) == (number > 0)
     assert len(list((tmp_path / "kept").iterdir())) == 3
     assert not (tmp_path / "shared evaluate retrieval" / "vectors-so-far").exists()
@@ -228,7 +228,7 @@ def test_a_stopped_step_leaves_its_vectors_to_others(name, world, encoded, tmp_p
     heard = Heard()
     assert world[name]("other", heard, vectors=kept) == whole
     assert encoded == [15, 10]
-    assert f"the vectors of 15 of 40 texts are in {kept} already" in heard.lines
+    assert f"the vectors of 15 of 40 texts are already in {kept}" in heard.lines
     encoded.clear()
     world["filter-queries"]("stopped", vectors=kept)
     assert encoded == []

@@ -1,4 +1,4 @@
-"""Scores of pairs, or of texts for queries, by a judge, saved shard by shard in a dataset folder."""
+"""Scores by a judge, for pairs or for texts that answer queries, saved shard by shard in a dataset folder."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -26,15 +26,15 @@ SCORES_OF_PAIRS: Mapping[str, tuple[str, str]] = {
     "likeness": ("how much a pair is like the seeds", "log odds, by a classifier of the texts' vectors"),
     "margin": ("the cosine of the two vectors", ""),
 }
-"""What each judge of pairs gives: in words, and the column ``score``."""
+"""For each judge of pairs, the descriptions of its scores and of the column ``score`` for the card."""
 SCORE_OF_TEXT: Mapping[str, str] = {
     "cross-encoder": "unnormalised score of the cross-encoder",
     "likelihood": "log-likelihood ratio, in nats, by the language model",
     "encoder": "cosine under the encoder",
 }
-"""What the score of a text for a query is, by each kind of judge."""
-_TRIED = 64
-"""Texts that a plan has a judge score."""
+"""For each judge of texts, the description of its score of a text for a query."""
+_SAMPLE = 64
+"""Number of texts that a plan lets a judge score."""
 
 
 def judge_pairs(
@@ -45,15 +45,18 @@ def judge_pairs(
     revision: str,
     run: Run,
 ) -> DatasetFolder:
-    """Score n pairs, one or more, in their order; their ids are kept beside the scores.
+    """Score pairs, and save the scores in the order of the pairs, with their ids.
 
     Args:
-        pairs: with their ids and the columns that the judge reads.
-        options: how they are judged.
-        learns_from: gives the examples that the judge learns from; None for one that learns nothing.
-        inputs: the hashes of what the pairs and the examples are made of.
-        revision: of the judge's model.
-        run: where scores are saved.
+        pairs: one or more pairs, with their ids and the columns that the judge reads.
+        options: which judge to use, and how.
+        learns_from: returns the examples that the judge is trained on; None for a judge without training.
+        inputs: the hashes of the sources of the pairs and of the examples.
+        revision: the revision of the judge's model.
+        run: the run whose folder the scores are saved in.
+
+    Returns:
+        A folder with the columns ``id`` and ``score``, float32.
     """
     deciding: dict[str, JSON] = {
         "judge": options.judge,
@@ -63,7 +66,7 @@ def judge_pairs(
     }
     if options.judge == "likelihood":
         deciding |= likelihood_record(options.cue)
-    in_words, column = SCORES_OF_PAIRS[options.judge]
+    description, column = SCORES_OF_PAIRS[options.judge]
     return judge_shards(
         lambda number: next(row_shards(pairs, options.shard_size, [number])).rows,
         equal_shards(pairs.num_rows, options.shard_size),
@@ -75,7 +78,7 @@ def judge_pairs(
         ids=True,
         learns_from=learns_from,
         titles=("model", "score", "pairs"),
-        card=_card(options, "pairs", f"Pairs by their ids, and {in_words}.", column, "pairs' texts"),
+        card=_card(options, "pairs", f"Pairs by their ids, and {description}.", column, "pairs' texts"),
     )
 
 
@@ -89,16 +92,20 @@ def judge_texts(
     deciding: Mapping[str, JSON],
     inputs: Mapping[str, str],
 ) -> DatasetFolder:
-    """Score texts for queries, in shards of so many texts.
+    """Score how well texts answer queries, shard by shard.
 
-    A language model reads the text and then the query: the likelihood of a long text after a query says more
-    about the text.
+    A language model reads the text first and then the query, because the likelihood of a long text after a
+    query depends mostly on the text.
 
     Args:
-        shard: gives the rows of a shard, with the columns input, a query, and output, a text for it.
-        options: how the pairs are judged; ``revision``: of the model that does so.
-        deciding: settings that decide which rows there are; ``inputs``: fingerprints of what these are made
-            of.
+        shard: returns the rows of the shard with this number, with the columns ``input``, a query, and
+            ``output``, a text for it.
+        sizes: the number of rows of each shard.
+        options: which judge to use, and how.
+        revision: the revision of the judge's model.
+        run: the run whose folder the scores are saved in.
+        deciding: the settings that decide the rows.
+        inputs: the hashes of the sources of the rows.
     """
     by_likelihood = options.judge == "likelihood"
     return judge_shards(
@@ -118,11 +125,12 @@ def judge_texts(
 
 
 def equal_shards(count: int, size: int) -> list[int]:
-    """The sizes of the shards of ``count`` rows, ``size`` each; the last may have fewer."""
+    """The numbers of rows of the shards of ``count`` rows: ``size`` each, the last one perhaps fewer."""
     return [min(size, count - start) for start in range(0, count, size)]
 
 
 def _swapped(rows: pa.Table) -> pa.Table:
+    """The rows with input and output exchanged."""
     return pa.table({"input": rows["output"], "output": rows["input"]})
 
 
@@ -140,11 +148,21 @@ def judge_shards(
     card: Card,
     learns_from: Callable[[], JudgeExamples] | None = None,
 ) -> DatasetFolder:
-    """Score rows in shards of these sizes, each given by its number; finished shards are kept in ``run.out``.
+    """Score rows shard by shard; finished shards are kept in the run's folder.
 
-    The result has the column ``score``, float32, after the rows' ``ids`` if they are kept. ``settings`` and
-    ``inputs`` are what the scores' folder is known by. ``titles`` are the name of the model among what they
-    depend on, that of the work in the progress, and what this counts.
+    Args:
+        shard: returns the rows of the shard with this number.
+        sizes: the number of rows of each shard.
+        options: which judge to use, and how.
+        revision: the revision of the judge's model.
+        run: the run whose folder the scores are saved in.
+        settings: the settings that identify the scores.
+        inputs: the hashes of the data that identify the scores.
+        ids: whether the result has the rows' column ``id``, besides ``score``, float32.
+        titles: the name of the judge's model in the manifest, the name of the work in the progress, and the
+            unit that the progress counts.
+        card: the card of the folder.
+        learns_from: returns the examples that the judge is trained on; None for a judge without training.
     """
     schema = pa.schema([*([("id", pa.string())] if ids else []), ("score", pa.float32())])
     model, title, unit = titles
@@ -179,7 +197,7 @@ def judge_shards(
 def _load(
     options: JudgeOptions, examples: JudgeExamples | None, revision: str, schema: pa.Schema, worker: int
 ) -> Work[RowShard, RowsAndRejects]:
-    """Load the model; what is returned scores the rows of a shard."""
+    """Load the judge, and return the function that scores the rows of a shard."""
     check_revision(options.model, revision, worker)
     judge = load_judge(options, examples=examples)
 
@@ -207,9 +225,9 @@ def _card(options: JudgeOptions, judged: str, description: str, column: str, tex
 def seconds_to_judge(
     options: JudgeOptions, before: Before, queries: Sequence[str], texts: Sequence[str]
 ) -> tuple[float, float]:
-    """Seconds to load a judge, and for each text that it scores; some of the queries and texts are tried."""
+    """The seconds for loading a judge and for each text that it scores, measured on a sample."""
     if not queries or not texts:
-        return 0.0, 0.0  # an earlier step has still to make them
-    sides = [[side[i % len(side)] for i in range(_TRIED)] for side in (queries, texts)]
+        return 0.0, 0.0  # an earlier step will make them
+    sides = [[side[i % len(side)] for i in range(_SAMPLE)] for side in (queries, texts)]
     rows = pa.table({"input": sides[0], "output": sides[1]})
     return timed_judge(options, before, _swapped(rows) if options.judge == "likelihood" else rows)

@@ -1,4 +1,4 @@
-"""Vectors of documents in a folder, so that steps that encode the same ones alike encode them once."""
+"""Document vectors saved in a folder, so that several steps encode the same documents only once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,22 +19,22 @@ from pairsmith.runs.storage import canonical_json, write_atomic
 from pairsmith.runs.work import Advance
 
 BLOCK = 2_000
-"""Texts that are encoded together, unless a step has a ``shard_size`` that says otherwise."""
+"""Number of texts that are encoded and saved together in a step without a ``shard_size``."""
 _LAYOUT = 1
-"""Version of the files; increased when the same texts would get other vectors."""
+"""Version of the files; increased when the same texts get other vectors than before."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptVectors:
-    """Files in ``folder``, each with the vectors that an encoder gave for a block of texts.
+    """A folder of files, each with the vectors of a block of texts by an encoder.
 
-    The name of a file is the hash of the texts and of all that decides their vectors. So none is ever out of
-    date, and of several processes that encode the same block all write the same file.
+    The name of a file is the hash of the texts and of all settings that decide their vectors. So a file is
+    never out of date, and several processes that encode the same block write the same file.
 
     Attributes:
-        folder: where they are.
+        folder: the folder of the files.
         deciding: what decides the vectors besides the texts, as JSON.
-        writes: whether vectors that are lacking are added.
+        writes: whether new vectors are saved.
     """
 
     folder: Place
@@ -56,10 +56,18 @@ class KeptVectors:
         prompt: str | None = None,
         dimensions: int | None = None,
     ) -> Self:
-        """The vectors by an encoder of this ``revision``, with a ``prompt`` in place of its own if given.
+        """The vectors by an encoder.
 
-        The other arguments are those with which the encoder is loaded and used. Batches and the kind of
-        device change the last bits of vectors, so these count, too.
+        The arguments decide the vectors. Batch sizes and the kind of device do so too, as they change the
+        last bits.
+
+        Args:
+            folder: the folder of the files.
+            revision: the revision of the encoder.
+            device, dtype, max_length, pooling: how the encoder is loaded.
+            batch_size, batch_tokens: the size of its batches.
+            prompt: the prompt in place of the encoder's own; None: its own.
+            dimensions: the number of components of each vector that are used; None: all.
         """
         return cls(
             folder,
@@ -80,9 +88,10 @@ class KeptVectors:
         )
 
     def vectors(self, texts: Sequence[str], encode: Callable[..., Float32s], advance: Advance) -> Float32s:
-        """The vectors of a block of texts, ``(n, d)``: those in the folder, else what ``encode`` returns.
+        """The vectors of a block of texts, ``(n, d)`` float32, read from the folder or else computed.
 
-        ``encode`` is called with the texts and ``advance=``, which counts finished texts.
+        ``encode`` is called with the texts and ``advance``; ``advance`` is called with numbers of finished
+        texts.
         """
         file = self._file(texts)
         vectors = _read(file)
@@ -95,14 +104,14 @@ class KeptVectors:
         return vectors
 
     def has_all(self, blocks: Iterable[Sequence[str]], say: Callable[[str], None]) -> bool:
-        """Whether the vectors of all blocks are in the folder; ``say`` is told of how many texts they are."""
+        """Whether the vectors of all blocks are in the folder; ``say`` reports how many texts have them."""
         total = kept = 0
         for texts in blocks:
             total += len(texts)
             with reaching(self.folder, StorageError):
                 kept += len(texts) if size_of(self._file(texts)) is not None else 0
         if kept:
-            say(f"the vectors of {kept:,} of {total:,} texts are in {self.folder} already")
+            say(f"the vectors of {kept:,} of {total:,} texts are already in {self.folder}")
         return kept == total
 
     def _file(self, texts: Sequence[str]) -> Place:
@@ -114,7 +123,7 @@ class KeptVectors:
 
 
 def _read(file: Place) -> Float32s | None:
-    """The vectors in a file; None where there are none, or it is damaged."""
+    """The vectors in a file; None if the file does not exist or is damaged."""
     with reaching(file, StorageError):
         try:
             content = load(file.read_bytes())
@@ -125,12 +134,12 @@ def _read(file: Place) -> Float32s | None:
 
 
 def _hash(vectors: Float32s) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """SHA-256 of the numbers, ``(32,)``."""
+    """SHA-256 of the vectors as an array of bytes, ``(32,)`` uint8."""
     return np.frombuffer(sha256(vectors.tobytes()).digest(), np.uint8)
 
 
 def remove_vectors(folder: Place) -> None:
-    """Remove a folder of kept vectors, if there is one."""
+    """Remove a folder of saved vectors, if it exists."""
     with reaching(folder, StorageError):
         remove_files(inside(folder))
         if isinstance(folder, Path) and folder.is_dir():

@@ -1,4 +1,4 @@
-"""What the plans of several steps share: the timing of a sample, and estimates extrapolated from it."""
+"""Helpers of the plans of several steps: timing of samples, and extrapolation to the whole step."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -26,19 +26,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 NEIGHBOUR_BYTES = 12
-"""Bytes of a saved neighbour on the disk: its number and its similarity."""
+"""Size of a saved neighbour, its number and its similarity, in bytes."""
 
 
 def timed(
     load: Callable[[], Callable[[Sequence[T]], R]], sample: Sequence[T], few: int = 8
 ) -> tuple[float, float, R]:
-    """Time work on a sample.
+    """Time a function on a sample.
 
-    ``load`` loads a model, and returns the work that it does; ``few`` items warm it up.
+    ``load`` loads a model, and returns the function, which is first called with ``few`` items for warming up.
 
     Returns:
-        the seconds for loading and warming up, the seconds for each item of the sample, and what the work
-        made of the sample.
+        the seconds for loading and warming up, the seconds for each item of the sample, and the result of the
+        function for the sample.
     """
     begun = time.monotonic()
     work = load()
@@ -51,7 +51,10 @@ def timed(
 def load_text_encoder(
     settings: ClassifySettings | EvaluateClassificationSettings,
 ) -> Callable[[Sequence[str]], object]:
-    """What encodes texts as a classifier does; the head on top of the vectors takes little."""
+    """Load the encoder of a classifier, and return a function that encodes texts.
+
+    The classifier's head is left out, as it takes little time.
+    """
     # Imported here, as it takes seconds.
     from pairsmith.models.encode import encode_texts
     from pairsmith.models.sentence_encoder import load_sentence_encoder
@@ -63,7 +66,11 @@ def load_text_encoder(
 def load_search_encoder(
     settings: MineSettings | NegativesSettings | FilterQueriesSettings,
 ) -> tuple[Callable[[Sequence[str]], Float32s], int, float]:
-    """What encodes the texts of a search, the width of its vectors, and the seconds that loading it took."""
+    """Load the encoder of a search.
+
+    Returns:
+        a function that encodes texts, the width of the vectors, and the seconds that loading took.
+    """
     begun = time.monotonic()
     # Imported here, as it takes seconds.
     from pairsmith.models.encode import encode_texts
@@ -81,9 +88,10 @@ def search_seconds(
     queries: int,
     others: int,
 ) -> float:
-    """Seconds for each comparison of a query and another text, measured on random vectors of this width.
+    """The seconds for each comparison of a query vector and another vector, measured on random vectors.
 
-    ``search`` finds the k nearest of each query, ``(queries, width)`` float32, among ``(others, width)``.
+    ``search(x, y, k)`` returns the k nearest of y, ``(others, width)`` float32, for each of x,
+    ``(queries, width)``.
     """
     import torch
 
@@ -95,22 +103,23 @@ def search_seconds(
 
 
 def evenly_spaced(items: Sequence[T], count: int) -> Sequence[T]:
-    """About ``count`` of the items, or all if there are fewer, from all over the sequence."""
+    """About ``count`` items at equal distances in the sequence, or all items if there are fewer."""
     return items[:: max(1, len(items) // count)]
 
 
 def first_items(items: Iterable[T], most: int) -> tuple[list[T], int]:
-    """The first ``most`` items, and the number of all."""
+    """The first ``most`` items, and the number of all items."""
     remaining = iter(items)
     first = list(islice(remaining, most))
     return first, len(first) + sum(1 for _ in remaining)
 
 
 def counted(source: str, before: Before, number: int, split: str | None = None) -> int:
-    """How many items a source will have, of which there are ``number`` now.
+    """The number of items that a source will have in the run.
 
-    ``number`` items were read: all of a source that exists, or those in the sample that stands in for what an
-    earlier step will make. A sample has some of the rows of that step, or of its ``split``.
+    ``number`` items were read. A source that exists has no others. If an earlier step will make the source,
+    they were read from a sample of its rows, and the number is scaled to all rows of the step or, if it is
+    given, of ``split``.
     """
     if source not in before:
         return number
@@ -121,9 +130,9 @@ def counted(source: str, before: Before, number: int, split: str | None = None) 
 
 
 def beyond_samples(sources: Iterable[str], before: Before, split: str | None = None) -> int:
-    """How many rows earlier steps will make besides those in the samples that stand in for the sources.
+    """The number of rows that earlier steps will make, minus the rows in the samples that stand in for them.
 
-    Of a step's ``split`` these may be fewer than none, as a sample has rows of all splits.
+    With a ``split`` the number may be negative, as a sample has rows of all splits.
     """
     estimates = [before[source] for source in sources if source in before]
     samples = [estimate.sample for estimate in estimates]
@@ -132,24 +141,25 @@ def beyond_samples(sources: Iterable[str], before: Before, split: str | None = N
 
 
 def _rows_of(estimate: Estimate, split: str | None) -> int:
+    """The estimated number of rows of a split, or of all splits."""
     return sum(estimate.rows.values()) if split is None else estimate.rows.get(split, 0)
 
 
 def has_no_sample(source: str, before: Before) -> bool:
-    """Whether an earlier step will make the source, and gives only the number of its rows, or has none."""
+    """Whether an earlier step will make the source, and its estimate has no sample, or one without rows."""
     return source in before and not before[source].sample
 
 
 def first_passages(
     corpus: Sequence[str], before: Before, most: int, column: str | None = None
 ) -> tuple[list[str], int]:
-    """Texts that may answer queries, each with its title, and the number of all.
+    """The first passages of each source, each with its title, and the number of all passages.
 
     Args:
-        corpus: sources as for ``read_passages``, folders in BEIR's layout, and what earlier steps will make;
-            one without a sample only counts.
+        corpus: sources as for ``read_passages``, folders in BEIR's layout, or results of earlier steps; if
+            the estimate of such a step has no sample, its rows are only counted.
         before: the estimates of the earlier steps.
-        most: the number of texts that are returned of each source.
+        most: the largest number of passages that are returned from each source.
         column: as for ``read_passages``.
     """
     passages, count = list[str](), 0
@@ -166,10 +176,16 @@ def first_passages(
 def sharded(
     *, loading: float, shared: float, size: int, rows: int, shards: int, sample: pa.Table, tokens: int = 0
 ) -> Estimate:
-    """The estimate for a step whose work is a map over shards.
+    """The estimate for a step that processes independent shards.
 
-    ``loading`` and ``shared`` are seconds: those of loading, and those of the work that several workers can
-    share; ``size`` is the bytes of ``rows`` rows.
+    Args:
+        loading: the seconds that each worker takes to load the model.
+        shared: the seconds of the work that workers can share.
+        size: the size of all rows in bytes.
+        rows: the number of rows.
+        shards: the number of shards.
+        sample: some of the rows.
+        tokens: the number of generated tokens.
     """
     return Estimate(
         seconds=loading + shared,

@@ -1,6 +1,7 @@
-"""Nearest neighbours that a step searches part by part, and saves as shards of a dataset folder.
+"""Nearest-neighbour search in parts, whose results are saved as shards of a dataset folder.
 
-A part is computed and saved as a whole: ranges of queries, each searched in a range of other texts.
+A part is searched and saved as a whole. It consists of blocks: a block searches the nearest neighbours of a
+range of queries in a range of other texts.
 """
 
 import re
@@ -25,11 +26,11 @@ from pairsmith.search.exact import Neighbours
 from pairsmith.search.faiss_search import needed_vectors
 
 SAVED_QUERIES = 2**24
-"""Most queries that are searched in an index and saved together."""
+"""Largest number of queries that are searched in an index and saved together."""
 PAIRS_AT_ONCE = 2**20
-"""Neighbours of a file that are held in memory at once; each needs up to 200 bytes meanwhile."""
+"""Number of neighbours of a file that are in memory at a time; each needs up to 200 bytes."""
 SAVED = 2**26
-"""Most neighbours that are saved together in a search by an index; each takes about 40 bytes of memory."""
+"""Largest number of neighbours from an index that are saved together; each needs about 40 bytes of memory."""
 
 NEAR: pa.Schema = pa.schema(
     [
@@ -37,19 +38,19 @@ NEAR: pa.Schema = pa.schema(
         ("ids", pa.list_(pa.int64())), ("similarities", pa.list_(pa.float32())), ("recall", pa.float32()),
     ]
 )  # fmt: skip
-"""The neighbours of a text, all by their numbers within the group; for a search by an index also its recall,
-measured on a sample."""
+"""The neighbours of a text. Texts are numbered within their group, ``cell``; ``recall`` is that of the index,
+measured on a sample, and null for an exact search."""
 NO_NEIGHBOUR = 2**32 - 1
-"""Stored in place of an id where a query has fewer neighbours than the file has columns."""
+"""Stored in place of the id of a neighbour that does not exist."""
 
 
 OTHER = {"x": "y", "y": "x", "both": "y"}
-"""The side of the texts among which those of a side are searched."""
+"""For each side that queries are from, the side whose texts are searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchGroup:
-    """Texts that are compared with each other: the numbers of the inputs, ``(n,)``, and outputs, ``(m,)``."""
+    """Texts that are compared with each other: the numbers of n inputs, ``x``, and of m outputs, ``y``."""
 
     x: NDArray[np.int64]
     y: NDArray[np.int64]
@@ -57,13 +58,14 @@ class SearchGroup:
 
 @dataclass(frozen=True, slots=True)
 class SearchBlock:
-    """A part of the search within one group: a range of queries against a range of the other side.
+    """A block of the search within one group: a range of queries against a range of texts on the other side.
 
     Attributes:
-        group: number of the group.
-        side: the side that the queries are from: ``x`` is searched among y, ``y`` among x; ``both`` searches
-            both ways at once, computes each product once, and has x as the queries.
-        queries: begin and end of the range of queries; ``others`` those of the texts on the other side.
+        group: the number of the group.
+        side: the side that the queries are from: ``x`` searches the neighbours of x in y, ``y`` those of y in
+            x. ``both`` searches in both directions and computes each product only once; its queries are x.
+        queries: the start and the end (exclusive) of the range of queries.
+        others: the start and the end (exclusive) of the range of texts on the other side.
     """
 
     group: int
@@ -79,7 +81,7 @@ class SearchBlock:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Blocks of the search that are computed and saved together."""
+    """Blocks of the search that are computed and saved together as one shard."""
 
     number: int
     blocks: tuple[SearchBlock, ...]
@@ -93,10 +95,13 @@ class Part:
 def parts_by_index(
     groups: Sequence[SearchGroup], rows: int, needed: int, most: Mapping[str, int]
 ) -> list[Part]:
-    """Cut the search by indexes into parts, one for each index and up to ``together`` queries.
+    """Cut a search by indexes into parts, each with one index and a range of queries.
 
-    ``most`` are the neighbours that are looked up for a text of each side. An index holds at most ``rows``
-    vectors, unless its training needs more: ``needed``.
+    Args:
+        groups: the groups of texts; only texts of the same group are compared.
+        rows: the largest number of vectors in an index.
+        needed: the number of vectors that an index needs for its training; it may exceed ``rows``.
+        most: for each side, the number of neighbours that are retrieved for a text.
     """
     blocks: list[SearchBlock] = []
     for number, group in enumerate(groups):
@@ -104,20 +109,20 @@ def parts_by_index(
         sides: tuple[tuple[Literal["x", "y"], int, int], ...] = (("x", x, y), ("y", y, x))
         for side, queries, others in sides:
             blocks += [
-                SearchBlock(number, side, query_range, held)
-                for held in _stretches(others, rows, needed)
-                for query_range in _stretches(queries, together(most[side]), 0)
+                SearchBlock(number, side, query_range, other_range)
+                for other_range in _equal_ranges(others, rows, needed)
+                for query_range in _equal_ranges(queries, together(most[side]), 0)
             ]
     return [Part(number, (block,)) for number, block in enumerate(blocks)]
 
 
 def together(neighbours: int) -> int:
-    """How many queries are searched in an index and saved together, each with so many neighbours."""
+    """The number of queries, each with this number of neighbours, that an index searches in one part."""
     return max(1, min(SAVED_QUERIES, SAVED // neighbours))
 
 
-def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
-    """Split ``count`` into as few equal ranges as possible, of up to ``most`` each, or ``least`` if more."""
+def _equal_ranges(count: int, most: int, least: int) -> list[tuple[int, int]]:
+    """Split ``range(count)`` into the fewest equal ranges of up to ``most`` numbers, or ``least`` if more."""
     number = -(-count // most)
     if least:
         number = max(1, min(number, count // least))
@@ -125,7 +130,7 @@ def _stretches(count: int, most: int, least: int) -> list[tuple[int, int]]:
 
 
 def check_index(index: str) -> None:
-    """Check that FAISS can build an index for vectors of some usual width."""
+    """Raise a ``SettingsError`` if FAISS cannot build this index for vectors of any usual width."""
     parts = [8 * int(number) for number in re.findall(r"PQ(\d+)", index) if int(number)]
     for width in (384, 768, 896, 1024, *parts):
         with suppress(SettingsError):
@@ -135,14 +140,17 @@ def check_index(index: str) -> None:
 
 
 def check_part_count(parts: Sequence[Part], index: str | None) -> None:
-    """Refuse a search of more parts than a folder has shards; ``index`` is that of the settings."""
+    """Raise a ``SettingsError`` if there are more parts than a folder may have shards.
+
+    ``index`` is the setting, None for an exact search.
+    """
     if len(parts) > MOST_SHARDS:
         remedy = "leave out --index" if index else "give a larger --search-rows"
         raise SettingsError(f"the search has {len(parts):,} parts, more than {MOST_SHARDS:,}; {remedy}")
 
 
 def report_recall(folder: DatasetFolder, index: str, run: Run) -> None:
-    """Say how many of the nearest texts an index found, in the part where it found the smallest share."""
+    """Report the recall of the index: the smallest one over all parts."""
     recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
     run.progress.say(
         f"index {index}: finds at least {min(recall):.1%} of the nearest texts, as checked by an exact "
@@ -151,15 +159,16 @@ def report_recall(folder: DatasetFolder, index: str, run: Run) -> None:
 
 
 def ids_of_stored(stored: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Ids as ``Neighbours`` has them, in the same shape: -1 in the place of ``NO_NEIGHBOUR``."""
+    """Ids in the form of ``Neighbours``, of the same shape: -1 in place of ``NO_NEIGHBOUR``."""
     return np.where(stored == NO_NEIGHBOUR, -1, stored.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
 class NeighbourFile:
-    """The nearest neighbours of n texts: numbers and similarities, ``(n, width)``, mapped from a file.
+    """The nearest neighbours of n texts: ids and similarities, both ``(n, width)``, mapped from a file.
 
-    Where a text has fewer, the last have the number ``NO_NEIGHBOUR`` and the similarity minus infinity.
+    If a text has fewer than ``width`` neighbours, the last ids are ``NO_NEIGHBOUR``, and the last
+    similarities minus infinity.
     """
 
     ids: NDArray[np.uint32]
@@ -167,36 +176,37 @@ class NeighbourFile:
 
     @classmethod
     def empty(cls, count: int, width: int, file: Path) -> Self:
-        """Room for the neighbours of ``count`` texts, 8 bytes each, in a new file."""
-        # A full disk is an error in a file that is written, and would end the process in one that is mapped.
+        """Create a file for ``width`` neighbours of each of ``count`` texts; it has 8 bytes per neighbour."""
+        # The file is written first: a full disk then raises an error, but ends the process in a mapped file.
         with storage_errors(file), file.open("wb") as out:
-            for nothing in (np.uint32(NO_NEIGHBOUR), np.float32(-np.inf)):
-                for some in in_batches(range(count * width), PAIRS_AT_ONCE):
-                    np.full(len(some), nothing).tofile(out)
+            for placeholder in (np.uint32(NO_NEIGHBOUR), np.float32(-np.inf)):
+                for batch in in_batches(range(count * width), PAIRS_AT_ONCE):
+                    np.full(len(batch), placeholder).tofile(out)
         ids, bits = np.memmap(file, np.uint32, "r+", shape=(2, count, width))
         return cls(ids, bits.view(np.float32))
 
     def read(self, first: int, stop: int) -> Neighbours:
-        """Those of some texts; the id -1 stands where there is none."""
+        """The neighbours of the texts ``first`` to ``stop`` (exclusive); the id of no neighbour is -1."""
         ids = torch.from_numpy(ids_of_stored(self.ids[first:stop]))
         return Neighbours(ids, torch.tensor(self.similarities[first:stop]))
 
     def parts(self, most: int | None = None) -> Iterator[tuple[int, Neighbours]]:
-        """The ``most`` nearest of all texts in parts, each with the number of its first text."""
+        """The ``most`` nearest neighbours of all texts, in parts, each with the number of its first text."""
         count, width = self.ids.shape
         for texts in in_batches(range(count), max(1, PAIRS_AT_ONCE // max(1, width))):
-            near = self.read(texts.start, texts.stop)
-            yield (
-                texts.start,
-                Neighbours(*(tensor[:, :most].contiguous() for tensor in (near.ids, near.similarities))),
-            )
+            neighbours = self.read(texts.start, texts.stop)
+            columns = (neighbours.ids, neighbours.similarities)
+            yield texts.start, Neighbours(*(column[:, :most].contiguous() for column in columns))
 
-    def write(self, first: int, near: Neighbours) -> None:
-        """Put these, or the first ``width`` of them, in the place of those of a part of the texts."""
-        rows, width = slice(first, first + len(near.ids)), min(near.ids.shape[1], self.ids.shape[1])
+    def write(self, first: int, neighbours: Neighbours) -> None:
+        """Write the first ``width`` neighbours of consecutive texts, from number ``first`` on."""
+        rows = slice(first, first + len(neighbours.ids))
+        width = min(neighbours.ids.shape[1], self.ids.shape[1])
         self.ids[rows], self.similarities[rows] = NO_NEIGHBOUR, -np.inf
-        self.ids[rows, :width] = near.ids[:, :width].numpy().astype(np.uint32)  # -1 becomes ``NO_NEIGHBOUR``
-        self.similarities[rows, :width] = near.similarities[:, :width].numpy()
+        self.ids[rows, :width] = (
+            neighbours.ids[:, :width].numpy().astype(np.uint32)
+        )  # -1 becomes NO_NEIGHBOUR
+        self.similarities[rows, :width] = neighbours.similarities[:, :width].numpy()
 
 
 def neighbour_rows(

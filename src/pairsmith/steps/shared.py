@@ -1,4 +1,4 @@
-"""Helpers of several steps: hashing and refusing sources, and the options with which a model is loaded."""
+"""Helpers of several steps: hashes and checks of sources, error messages, options for loading models."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,43 +14,49 @@ S = TypeVar("S", bound=Settings)
 
 
 def hashes(name: str, sources: Sequence[str]) -> dict[str, str]:
-    """The hash of each source, by ``name`` and a number from 1."""
+    """The hash of each source, under the keys ``name 1``, ``name 2``, …"""
     return {f"{name} {number}": hash_source(source) for number, source in enumerate(sources, start=1)}
 
 
 def refuse_sources(run: Run, **sources: str | Sequence[str]) -> None:
-    """Refuse to overwrite what a step reads; ``sources`` maps an option's name to its value or values."""
-    for option, given in sources.items():
-        for source in [given] if isinstance(given, str) else given:
+    """Refuse to overwrite a source that the step reads.
+
+    ``sources`` maps the name of an option to its source or sources.
+    """
+    for option, value in sources.items():
+        for source in [value] if isinstance(value, str) else value:
             refuse_source(run, **{option: source})
 
 
 def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str], str | None]) -> S:
-    """The settings with every source under one of ``names`` replaced by ``change(name, source)``.
+    """The settings with each source in one of the settings ``names`` replaced by ``change(name, source)``.
 
-    Names without a source, or with an empty one, are left alone; sources of a list that become None are
-    dropped.
+    Settings without a source, or with an empty one, are not changed. From a list, sources that become None
+    are removed.
     """
     changes: dict[str, object] = {}
     for name in names:
-        given = getattr(settings, name, None)
-        if isinstance(given, str) and given:
-            changes[name] = change(name, given)
-        elif given:
+        value = getattr(settings, name, None)
+        if isinstance(value, str) and value:
+            changes[name] = change(name, value)
+        elif value:
             changes[name] = [
-                replacement for source in given if (replacement := change(name, source)) is not None
+                replacement for source in value if (replacement := change(name, source)) is not None
             ]
     return settings.model_copy(update=changes)
 
 
 def naming_texts(setting: str) -> str:
-    """What to do about texts without a column of a usual name, where a setting names their column."""
+    """The remedy for sources without a usual column of texts, which ``setting`` can name."""
     return f"{NAME_TEXTS} with {option_name(setting)}"
 
 
 @contextmanager
 def errors_about(what: str, *kinds: type[UserError]) -> Iterator[None]:
-    """Put ``what`` before the messages of a method, which does not know what its arguments were read from."""
+    """Put ``what`` before error messages of these kinds.
+
+    A method does not know the names of the files that its arguments were read from; the step does.
+    """
     try:
         yield
     except kinds as error:
@@ -59,13 +65,13 @@ def errors_about(what: str, *kinds: type[UserError]) -> Iterator[None]:
 
 @contextmanager
 def named(model: str) -> Iterator[None]:
-    """Put the model's name before what a method, which does not know it, says is wrong with it."""
+    """Put the model's name before error messages of a method, which does not know it."""
     with errors_about(f"model {model}", ModelError, SettingsError):
         yield
 
 
 class LoadOptions(TypedDict):
-    """Arguments of the functions that load models."""
+    """Keyword arguments of the functions that load models."""
 
     device: str
     dtype: DtypeName
@@ -85,9 +91,9 @@ class ReadsModel(Protocol):
 
     @property
     def max_length(self) -> int | None:
-        """The longest text in tokens; None: the model's own limit."""
+        """The largest number of tokens of a text; None: the model's own limit."""
 
 
 def load_options(settings: ReadsModel) -> LoadOptions:
-    """Where, in which number format and up to which length of texts the settings want their model."""
+    """The keyword arguments for loading the model of ``settings``."""
     return {"device": settings.device, "dtype": settings.dtype, "max_length": settings.max_length}

@@ -1,4 +1,4 @@
-"""Plans a step that has no planner of its own: runs it on some of its rows, and extrapolates."""
+"""The plan of a step without a planner of its own: the step is run on some of its rows, and extrapolated."""
 
 import json
 import time
@@ -18,19 +18,19 @@ from pairsmith.steps.planning import counted, first_items
 from pairsmith.steps.step import Step
 
 SLICE = 256
-"""Most rows in a slice."""
+"""Largest number of rows in a slice."""
 
 MOST_SECONDS = 20.0
-"""No slice is tried that is likely to take longer."""
+"""A slice that is likely to take more seconds is not tried."""
 
 _GROWTH = 4
-"""A slice has this many times the rows of the one before."""
+"""The factor from the number of rows of a slice to that of the next slice."""
 
 
 def plan_by_slice(step: Step, settings: Settings, before: Before) -> Estimate:
-    """Time the step on one row and then on larger and larger slices, and extrapolate from the time per row.
+    """Run the step on one row and then on larger and larger slices, and extrapolate from the time per row.
 
-    The step's ``planned_rows_setting`` names the setting whose rows are cut.
+    ``step.planned_rows_setting`` is the name of the setting whose source is cut into slices.
     """
     source = getattr(settings, step.planned_rows_setting)
     rows, count = first_items((dict(row) for _, row in open_source(source).rows()), SLICE)
@@ -39,49 +39,49 @@ def plan_by_slice(step: Step, settings: Settings, before: Before) -> Estimate:
     rows, count = rows[:limit], min(count, limit)
     if not rows:
         return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={})
-    name = f"{PurePath(source).stem.removeprefix('@')}.jsonl"  # an error names the file
+    name = f"{PurePath(source).stem.removeprefix('@')}.jsonl"  # as errors name the file
 
-    def tried(first: int) -> _Trial:
-        """The trial with the ``first`` rows."""
+    def run_slice(first: int) -> _Trial:
+        """Run the step on the ``first`` rows, in a temporary folder."""
         with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
             file, out = Path(folder) / name, Path(folder) / "out"
             lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows[:first])
             file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             begun = time.monotonic()
-            of_slice = settings.model_copy(update={step.planned_rows_setting: str(file)})
-            result = step.run(of_slice, Run(out, Silent()))
+            slice_settings = settings.model_copy(update={step.planned_rows_setting: str(file)})
+            result = step.run(slice_settings, Run(out, Silent()))
             seconds = time.monotonic() - begun
             table = result.table() if isinstance(result, DatasetFolder) else None
             return _Trial(first, seconds, sum(f.stat().st_size for f in files_below(out).values()), table)
 
-    libraries = tried(1).seconds  # and the model's files
-    few = many = tried(1)
-    libraries = max(0.0, libraries - few.seconds)
-    seconds = size = 0.0
-    wanted = 2  # at least, so that loading does not count once a row
-    while many.rows < len(rows) and (
-        many is few or many.seconds + seconds * (wanted - many.rows) < MOST_SECONDS
+    first_seconds = run_slice(1).seconds  # also loads the libraries, and the model's files from the disk
+    smallest = largest = run_slice(1)
+    libraries = max(0.0, first_seconds - smallest.seconds)
+    seconds_per_row = bytes_per_row = 0.0
+    next_rows = 2  # at least two slices, so that the time for loading does not count for each row
+    while largest.rows < len(rows) and (
+        largest is smallest or largest.seconds + seconds_per_row * (next_rows - largest.rows) < MOST_SECONDS
     ):
-        many = tried(min(wanted, len(rows)))
-        wanted = _GROWTH * many.rows
-        more = many.rows - few.rows
-        seconds = max(0.0, many.seconds - few.seconds) / more
-        size = max(0, many.size - few.size) / more
-    untried = count - many.rows
+        largest = run_slice(min(next_rows, len(rows)))
+        next_rows = _GROWTH * largest.rows
+        difference = largest.rows - smallest.rows
+        seconds_per_row = max(0.0, largest.seconds - smallest.seconds) / difference
+        bytes_per_row = max(0, largest.size - smallest.size) / difference
+    remaining = count - largest.rows
     return Estimate(
-        seconds=libraries + many.seconds + untried * seconds,
+        seconds=libraries + largest.seconds + remaining * seconds_per_row,
         memory=peak_memory(),
-        disk=many.size + round(untried * size),
-        rows={} if many.table is None else {"train": many.table.num_rows * count // many.rows},
-        sample=many.table,
+        disk=largest.size + round(remaining * bytes_per_row),
+        rows={} if largest.table is None else {"train": largest.table.num_rows * count // largest.rows},
+        sample=largest.table,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """What the step takes for its first ``rows``: seconds, and bytes on the disk; and the rows it makes."""
+    """A run of the step on a slice of its rows."""
 
-    rows: int
-    seconds: float
-    size: int
-    table: pa.Table | None
+    rows: int  # the number of rows in the slice
+    seconds: float  # the duration of the run
+    size: int  # the size of the result on the disk, in bytes
+    table: pa.Table | None  # the rows of the result; None if it is not a dataset folder

@@ -1,4 +1,4 @@
-"""What a step of pairsmith is: its settings and its functions, by their names.
+"""The description of a step: its settings, and its functions by their names.
 
 The functions are imported when they are called, so that ``pairsmith --help`` does not wait for torch.
 """
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step: its settings, the function that does the work, and the function that says what it will cost.
+    """A step: its settings, the function that does the work, and the function that estimates its cost.
 
     Functions are named as ``package.module:function``, and imported when they are needed.
     """
 
     settings: type[Settings]
-    work: "str | Callable[[Any, Run], object]"  # takes settings and a ``Run``; writes into the run's folder
-    help: str  # one line for people
-    preview_setting: str = ""  # the setting with which the step writes nothing and needs no folder
-    folder_setting: str = ""  # the setting without which the step needs no folder
-    # By setting, a function that raises a ``UserError`` for values that cannot be used. Without one, ``base``
-    # and ``model`` are checked as names of models.
+    work: "str | Callable[[Any, Run], object]"  # called with settings and a ``Run``
+    help: str  # one line of help
+    preview_setting: str = ""  # if this setting is set, the step writes nothing and needs no folder
+    folder_setting: str = ""  # unless this setting is set, the step needs no folder
+    # For a setting, a function that raises a ``UserError`` for values that cannot be used. By default,
+    # ``base`` and ``model`` are checked as names of models.
     checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
-    # Takes settings that name what exists, and the estimates of what stands in for the results of earlier
-    # steps (``stand_ins``); gives an ``Estimate``. Empty for a training, which plans itself, and where
-    # ``planned_rows_setting`` is given.
+    # The function that returns an ``Estimate``. It is called with settings that name existing sources, and
+    # with the estimates of earlier steps, by the names of the sources that stand in for their results
+    # (``stand_ins``). Empty with ``planned_rows_setting``, and if ``work`` has a method ``plan``.
     plan: str = ""
-    # The setting that names the rows; a plan runs the step on some of them and extrapolates.
+    # The setting that names the rows on some of which a plan runs the step, to extrapolate.
     planned_rows_setting: str = ""
-    # Commands that may follow, for people; {out} and the names of settings stand for what the step was given.
+    # Commands that users may run next. {out} and {names of settings} are replaced by the step's values.
     next_commands: tuple[str, ...] = ()
     of_runs: bool = False  # whether the step can read the folder of a recipe's run
 
     def run(self, settings: Settings, run: "Run") -> object:
-        """Do the work; for a rank of an array job, its share."""
+        """Do the work, or this rank's share of it in an array job."""
         work = imported(self.work) if isinstance(self.work, str) else self.work
         if run.kept and isinstance(settings, WorkerSettings):
             from pairsmith.runs.array_job import rank_of, run_rank
@@ -57,15 +57,15 @@ class Step:
 
     def commands_after(self, settings: Settings, out: str) -> list[str]:
         """``next_commands`` with the step's settings filled in; a setting without a value is in capitals."""
-        given = {"out": shlex.quote(out)}
+        replacements = {"out": shlex.quote(out)}
         for name in self.settings.model_fields:
             values = getattr(settings, name)
             texts = [str(value) for value in (values if isinstance(values, list) else [values]) if value]
-            given[name] = f" {option_name(name)} ".join(map(shlex.quote, texts)) or name.upper()
-        return [command.format_map(given) for command in self.next_commands]
+            replacements[name] = f" {option_name(name)} ".join(map(shlex.quote, texts)) or name.upper()
+        return [command.format_map(replacements) for command in self.next_commands]
 
     def planner(self) -> "Callable[..., Estimate]":
-        """The function that says what the step will cost."""
+        """The function that estimates the cost of the step."""
         planner: Callable[..., Estimate]
         if self.planned_rows_setting:
             planner = partial(imported("pairsmith.steps.slice_plan:plan_by_slice"), self)
@@ -74,27 +74,28 @@ class Step:
         return planner
 
     def all_checks(self) -> Mapping[str, Callable[[str], object]]:
-        """``checks``, and those of the settings that name models."""
+        """``checks``, and the default checks of ``base`` and ``model``."""
         fields = self.settings.model_fields.keys()
         names = ({"base", "model"} & fields) - self.checks.keys()
         return {**self.checks, **dict.fromkeys(sorted(names), check_name)}
 
     def needs_folder(self, settings: Settings) -> bool:
-        """Whether the step needs a folder to write to."""
+        """Whether the step, with these settings, needs a folder to write to."""
         if self.preview_setting and getattr(settings, self.preview_setting):
             return False
         return not self.folder_setting or bool(getattr(settings, self.folder_setting))
 
 
 def imported(name: str) -> Any:
-    """The function that is named as ``package.module:function``."""
+    """Import the function with this name, ``package.module:function``."""
     module, _, function = name.partition(":")
     return getattr(import_module(module), function)
 
 
 def command_of(name: str) -> str:
-    """A step's name on the command line: that of ``evaluate-sts`` is ``evaluate sts``."""
+    """The command of a step, such as ``evaluate sts`` for the step ``evaluate-sts``."""
     return name.replace("evaluate-", "evaluate ")
 
 
 StepTable = Mapping[str, Step]
+"""The steps by their names."""

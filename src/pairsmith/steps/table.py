@@ -1,6 +1,6 @@
-"""The table of steps: their settings, functions and command names.
+"""The table of all steps: their settings, functions and help.
 
-Recipes, the command line and reports are made from ``STEPS``.
+The command line, recipes and reports are made from ``STEPS``.
 """
 
 from pairsmith.core.model_names import check_name
@@ -43,7 +43,7 @@ from pairsmith.steps.training.settings import (
 
 
 def _check_folder(source: str) -> None:
-    """Refuse a folder that does not exist."""
+    """Raise an error if a folder does not exist."""
     from pairsmith.data.sources import check_there  # imported here, as it takes a second
 
     check_there(source)

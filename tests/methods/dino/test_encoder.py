@@ -553,7 +553,7 @@ def test_validation_is_undefined_for_vectors_that_are_not_finite_or_all_alike(ti
 def test_labels_instead_of_scores_are_refused(tiny_gpt2, tmp_path):
     row = {"id": ["1"], "sentence1": ["a"], "sentence2": ["b"], "label": ["entailment"]}
     folder = write_folder(tmp_path / "d", {"train": pa.table(row, schema=LABELLED_PAIR)}, LABELLED_PAIR)
-    message = "needs the columns sentence1, sentence2, score; found id, .*, label; labels must be numbers"
+    message = "needs the columns sentence1, sentence2, score; found id, .*, label; labels have to be numbers"
     with pytest.raises(InputError, match=message):
         train_encoder(settings(tiny_gpt2, folder), Run(tmp_path / "out", Silent()))
     assert not (tmp_path / "out").exists()

@@ -363,7 +363,7 @@ def test_without_a_teacher_its_distributions_are_asked_for(quick_bert, tmp_path)
     with pytest.raises(InputError, match="make them with relabel"):
         infuse(settings(quick_bert, str(path)), Run(tmp_path / "out", Silent()))
     path.write_text("")
-    with pytest.raises(InputError, match="no questions to learn from"):
+    with pytest.raises(InputError, match="no questions to train on"):
         infuse(settings(quick_bert, str(path)), Run(tmp_path / "other", Silent()))
 
 

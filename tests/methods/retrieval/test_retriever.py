@@ -212,7 +212,7 @@ def test_what_cannot_be_learned_from_is_refused(tiny_bert):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"learning_rate": [1e-5, 2e-5]}, "of several learning rates one is chosen by validation rows"),
+        ({"learning_rate": [1e-5, 2e-5]}, "validation rows choose among several learning rates"),
         ({"matryoshka": [8, 8]}, "matryoshka holds a number twice: 8, 8"),
     ],
 )

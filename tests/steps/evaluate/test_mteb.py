@@ -155,7 +155,7 @@ def test_data_that_are_not_to_be_had_are_one_line_and_no_model_is_loaded(tiny_be
 
 
 def test_glove_vectors_are_for_evaluate_sts(graded, tmp_path):
-    with pytest.raises(ModelError, match="mteb does not take GloVe vectors; evaluate sts does"):
+    with pytest.raises(ModelError, match="does not support GloVe vectors; use evaluate sts"):
         evaluate_mteb(settings("glove:words.txt", graded), Run(tmp_path / "out", Silent()))
 
 

@@ -124,7 +124,7 @@ def test_labels_in_a_column_of_another_name_are_not_passed_over_in_silence(tmp_p
     settings = EvaluateParaphraseSettings(model=str(tiny_bert), device="cpu", data=f"{tmp_path}/pairs.tsv")
     evaluate_paraphrase(settings, Run(tmp_path / "out", Progress()))
     assert (
-        "pairs.tsv: no column is called label, is_duplicate, Quality, so all its pairs count as paraphrases"
+        "pairs.tsv: has no column label or is_duplicate or Quality, so all pairs count as paraphrases"
     ) in capsys.readouterr().err
 
 
@@ -164,7 +164,7 @@ def test_pairs_that_a_split_learned_are_counted_and_one_split_has_no_error(tmp_p
     table = paraphrase_table(results)
     assert "±" not in table
     assert table.endswith(
-        "2 of the 10 pairs are trained on by a split: F1 is better than it would be on others"
+        "2 of the 10 pairs are also training pairs of a split: F1 is better than it would be on other pairs"
     )
 
 

@@ -227,7 +227,7 @@ def test_results_that_are_there_are_not_computed_again(
     again = evaluate_qa(settings(copied, moved, batch_size=7), Run(evaluated, Progress()))
     assert again == json.loads((evaluated / "results.json").read_text())
     said = capsys.readouterr()
-    assert "already evaluated with these settings; --fresh computes again" in said.err
+    assert "already evaluated with these settings; give --fresh to evaluate again" in said.err
     assert "F1 ×100" in said.out
 
 

@@ -314,7 +314,7 @@ def test_the_document_of_a_query_is_left_out_of_its_ranking(tiny_bert, tmp_path,
         assert without[0][:99] == with_own[0][1:100]  # and one more in the place that became free
         assert len(without[0]) == 100 or model == "bm25"
         assert without[1] == with_own[1]
-    told = "1 of 2 queries are documents too, of the same id and text (d7); --exclude-own leaves"
+    told = "1 of 2 queries are also documents, with the same id and text (d7); --exclude-own removes"
     assert capsys.readouterr().err.count(told) == 2
 
 
@@ -368,7 +368,7 @@ def test_settings_without_effect_are_refused(given, message):
 
 
 def test_models_that_cannot_rank_are_refused(data, tmp_path, monkeypatch):
-    with pytest.raises(ModelError, match="takes no GloVe vectors; evaluate sts does"):
+    with pytest.raises(ModelError, match="does not support GloVe vectors; use evaluate sts"):
         evaluate_retrieval(settings("glove:x", data), Run(tmp_path, Silent()))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "Stemmer" else name)
     with pytest.raises(

@@ -113,7 +113,7 @@ def test_the_first_sentences_are_a_summary():
 
 @pytest.mark.parametrize("name", ["lead:", "lead:0", "lead:x", "lead:-1", "lead:1.5"])
 def test_a_lead_of_no_number_is_refused(name):
-    with pytest.raises(ModelError, match="lead:N takes the first N sentences"):
+    with pytest.raises(ModelError, match="give lead:N with a number of sentences"):
         check_summarizer_name(name)
 
 
@@ -220,7 +220,7 @@ def test_results_that_are_there_are_not_computed_again(evaluated, bart, data, mo
     again = evaluate_summaries(settings(bart, data, batch_size=3), Run(evaluated, Progress()))
     assert again == json.loads((evaluated / "results.json").read_text())
     said = capsys.readouterr()
-    assert "already evaluated with these settings; --fresh computes again" in said.err
+    assert "already evaluated with these settings; give --fresh to evaluate again" in said.err
     assert "5 documents" in said.out
 
 

@@ -139,7 +139,7 @@ def test_where_the_sources_lie_decides_nothing(tmp_path, monkeypatch):
 def test_pairs_as_wants_pairs(tmp_path):
     with pytest.raises(SettingsError, match="these are scored pairs"):
         plan_mix(MixSettings(data=[pairs(tmp_path / "b.jsonl", 3, "red")], pairs_as=1.0), {})
-    with pytest.raises(SettingsError, match="for pairs of inputs and outputs, but these are scored pairs"):
+    with pytest.raises(SettingsError, match="for pairs of inputs and outputs, but the rows are scored pairs"):
         mixed(tmp_path, pairs(tmp_path / "a.jsonl", 3, "red"), pairs_as=1.0)
 
 

@@ -214,8 +214,13 @@ def test_what_cannot_be_used_again_is_refused_in_a_line(asking, tmp_path):
         assert "\n" not in str(refused.value)
         assert not (tmp_path / "out").exists()
 
-    refusal("--reuse .*old: its questions were made otherwise: questions: 2 there, 3 here", questions=3)
-    refusal("its questions were made otherwise: max_length: 24 there, 30 here", max_length=30)
+    refusal(
+        "--reuse .*old: its questions were made with other settings or models: questions: 2 there, 3 here",
+        questions=3,
+    )
+    refusal(
+        "its questions were made with other settings or models: max_length: 24 there, 30 here", max_length=30
+    )
     refusal("seed: 1 there, 2 here", seed=2)
     refusal("the model is another", kind="told")
     refusal("is not a dataset folder", reuse=str(tmp_path))
@@ -280,7 +285,9 @@ def test_a_plan_counts_what_is_left(kind, asking, asker, asked_about, tmp_path):
     assert none.sample.num_rows == plain.rows
     if kind == "cloze":
         assert some.rows["train"] == plain.rows
-    with pytest.raises(FolderError, match="its questions were made otherwise: questions: 2 there, 3 here"):
+    with pytest.raises(
+        FolderError, match="its questions were made with other settings or models: questions: 2 there, 3 here"
+    ):
         plan_ask(given.model_copy(update={"reuse": str(tmp_path / "old"), "questions": 3}), {})
     # Where passages are drawn, all count as new.
     asked_about.clear()

@@ -147,8 +147,13 @@ def test_what_cannot_be_used_again_is_refused_in_a_line(world):
         assert "\n" not in str(refused.value)
         assert not (tmp / "out").exists()
 
-    refusal("--reuse .*old: its queries were made otherwise: decay: 100.0 there, 5.0 here", decay=5.0)
-    refusal("its queries were made otherwise: the model is another", model="pairsmith:tiny")
+    refusal(
+        "--reuse .*old: its queries were made with other settings or models: decay: 100.0 there, 5.0 here",
+        decay=5.0,
+    )
+    refusal(
+        "its queries were made with other settings or models: the model is another", model="pairsmith:tiny"
+    )
     examples = lines(tmp / "examples.jsonl", [{"query": "who is it"}])
     refusal("input examples 1 .*absent there", examples=examples)
     refusal("is not a dataset folder", reuse=str(tmp))
@@ -201,5 +206,7 @@ def test_a_plan_counts_what_is_left(some_kept, world, model, monkeypatch):  # no
 def test_a_plan_of_other_work_is_refused(world, model):  # noqa: F811 - the fixture
     tmp, _ = world
     given = settings(model, str(tmp / "new.jsonl"), reuse=str(tmp / "old"), decay=5.0, **SHORT)
-    with pytest.raises(FolderError, match="its queries were made otherwise: decay: 100.0 there, 5.0 here"):
+    with pytest.raises(
+        FolderError, match="its queries were made with other settings or models: decay: 100.0 there, 5.0 here"
+    ):
         plan.plan_queries(given, {})

@@ -115,7 +115,7 @@ def test_documents_are_encoded_once_for_all_searches(corpus, tiny_bert, cache, e
     assert encoded == [40, 1]
     second = search(*given, "--query-prompt", "find: ")  # of the documents nothing changes
     assert encoded == [40, 1, 1]
-    assert f"the vectors of 40 of 40 texts are in {cache} already" in second.stderr
+    assert f"the vectors of 40 of 40 texts are already in {cache}" in second.stderr
     (file,) = cache.iterdir()
     assert cache.stat().st_mode & 0o777 == 0o700
     others = (("--document-prompt", "text: "), ("--max-length", 8))

@@ -148,9 +148,9 @@ def test_repeats_and_contradictions_are_left_out_and_told(given, tmp_path):
     said = Said()
     train_classifier(given(data=data), Run(tmp_path / "model", said))
     text = "\n".join(said.lines)
-    assert "as the text is blank: 1 rows" in text
-    assert "as they repeat an earlier one: 1 of 15 texts" in text
-    assert "as the same text has several labels: 2 of 15 texts" in text
+    assert "1 rows are left out because their text is blank" in text
+    assert "1 of 15 texts are left out because they repeat an earlier one" in text
+    assert "2 of 15 texts are left out because the same text has several labels" in text
 
 
 def test_distinct_texts():
@@ -249,7 +249,7 @@ def test_by_the_names_of_labels(tiny_bert, tmp_path):
 def test_one_label_is_warned_of(trained, tmp_path):
     said = Said()
     measured(tmp_path, ROWS[::2], said, model=str(trained))
-    assert "all texts have the label good: the figures say nothing of other labels" in said.lines
+    assert "all texts have the label good: the figures say nothing about other labels" in said.lines
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_one_label_is_warned_of(trained, tmp_path):
             ROWS,
             {"model": "pairsmith:tiny", "name": ["pos=good", "neg=bad"]},
             InputError,
-            "--name describes pos, neg; .* --map bad=LABEL, or name them in --name as the data do$",
+            "--name describes pos, neg; .* --map bad=LABEL, or describe them with --name$",
         ),
         (ROWS, {"model": "pairsmith:tiny"}, ModelError, "pairsmith:tiny is no classifier; .* --name good="),
         (ROWS, {"model": "no/such/folder"}, ModelError, "no/such/folder"),
@@ -352,7 +352,8 @@ def test_all_right_and_texts_of_a_program_are_told(trained, tmp_path):
     assert measured(tmp_path, rows, said, model=str(trained))["accuracy"] == 100
     # 0.05 ** (1 / 12) = 0.779
     assert (
-        "all are right: with so many texts the accuracy may still be as low as 77.9 (95 %)" in said.lines[-1]
+        "all are correct: with so many texts the accuracy may still be as low as 77.9 (95 %)"
+        in said.lines[-1]
     )
     assert not any("a program wrote" in line for line in said.lines)
 

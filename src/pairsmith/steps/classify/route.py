@@ -33,27 +33,28 @@ from pairsmith.steps.planning import counted, first_items, load_text_encoder, sh
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
 
 CALIBRATION_TEXTS = 256
+"""Number of texts that a plan encodes."""
 _ROW_BYTES = 40
-"""Of a label and a confidence."""
+"""Approximate size of a label and a confidence in bytes."""
 
 
 def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     """Label texts; see ``ClassifySettings``.
 
-    ``confidence`` is the label's probability by a trained classifier, and a cosine with ``name``. Rows keep
-    the order, the ids and the other columns of the source; unless all have ids, they are numbered from 1.
-    Blank texts become rejects.
+    The column ``confidence`` is the probability of the label by a trained classifier or, with ``name``, a
+    cosine. Rows keep the order, the ids and the other columns of the source; unless all rows have ids, they
+    are numbered from 1. Blank texts become rejects.
     """
     settings = resolve_dtype(settings, run)
     refuse_sources(run, data=settings.data, model=settings.model)
     check_choice(settings.model, settings.names())
     read = partial(_texts, settings)
-    count, has_ids, others = 0, True, dict[str, None]()
+    count, has_ids, other_columns = 0, True, dict[str, None]()
     for row in read():
         count += 1
         has_ids = has_ids and bool(row.id)
-        others |= dict.fromkeys(row.others)
-    names = kept_names(others, CLASSIFIED_TEXT.names)
+        other_columns |= dict.fromkeys(row.others)
+    names = kept_names(other_columns, CLASSIFIED_TEXT.names)
     schema = kept_schema(CLASSIFIED_TEXT, names)
     revision = model_revision(settings.model)
     writer = FolderWriter.start(
@@ -87,6 +88,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
 
 
 def _numbered(read: Callable[[], Iterator[TextRow]]) -> Iterator[TextRow]:
+    """The rows with numbers from 1 as ids."""
     return (replace(row, id=str(number)) for number, row in enumerate(read(), start=1))
 
 
@@ -97,7 +99,7 @@ def _texts(settings: ClassifySettings) -> Iterator[TextRow]:
 def _load_worker(
     settings: ClassifySettings, revision: str, names: Mapping[str, str], worker: int
 ) -> Work[RecordShard[TextRow], RowsAndRejects]:
-    """Load the classifier; what is returned labels a shard of texts."""
+    """Load the classifier, and return the function that labels a shard of texts."""
     check_revision(settings.model, revision, worker)
     classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
     schema = kept_schema(CLASSIFIED_TEXT, names)
@@ -122,7 +124,7 @@ def classified(
 ) -> tuple[list[dict[str, Any]], list[Reject]]:
     """Label texts, none of them blank: the rows, and rejects for texts with a confidence below ``least``.
 
-    ``names`` maps each other column of the source to the name under which it is kept.
+    ``names`` maps the other columns of the source to the names of the columns that keep their values.
     """
     rows, rejects = list[dict[str, Any]](), list[Reject]()
     if not texts:
@@ -137,23 +139,24 @@ def classified(
         if settings.least is None or confidence >= settings.least:
             rows.append(record)
         else:
-            why = f"the confidence in its label is below {settings.least:g}"
-            rejects.append(Reject.of(row.id, UNCERTAIN, why, record))
+            reason = f"the confidence in its label is below {settings.least:g}"
+            rejects.append(Reject.of(row.id, UNCERTAIN, reason, record))
     return rows, rejects
 
 
 def _columns(row: TextRow, names: Mapping[str, str]) -> dict[str, Any]:
+    """The columns of a text: its other columns under their new names, its id, and the text."""
     others = {names[name]: value for name, value in row.others.items()}
     return {**others, "id": row.id, "text": row.text}
 
 
 def plan_classify(settings: ClassifySettings, before: Before) -> Estimate:
-    """Encode some of the texts, as if all were kept."""
+    """Encode some of the texts, and extrapolate; all texts are assumed to be kept."""
     rows = (row.text for row in read_text_rows(settings.data, settings.text_column) if row.text)
     texts, number = first_items(rows, CALIBRATION_TEXTS)
     count = counted(settings.data, before, number)
     loading, per_text, _ = timed(partial(load_text_encoder, settings), texts)
-    labelled = [  # the label is one that all readers of labels take
+    labelled = [  # the label 0 is valid for all steps that read labels
         {"id": str(row), "text": text, "label": "0", "confidence": 0.0} for row, text in enumerate(texts)
     ]
     return sharded(

@@ -29,8 +29,8 @@ class ClassifySettings(WorkerSettings):
         default=None,
         ge=-1,
         le=1,
-        description="Keep a text if the confidence in its label is at least this; others become rejects. "
-        "Unset: all are kept.",
+        description="Smallest confidence with which a label is accepted; texts with less become rejects. "
+        "Unset: all labels are accepted.",
     )
     batch_size: TextsAtOnce = 64
     max_length: TextLength = None

@@ -1,4 +1,4 @@
-"""Text classification: does a classifier give texts the labels that people gave them (D14)?"""
+"""Text classification: does a classifier predict the labels that people gave to texts (D14)?"""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -17,8 +17,8 @@ from pairsmith.steps.evaluate.results import Evaluated, with_interval, written_b
 from pairsmith.steps.planning import counted, load_text_encoder
 from pairsmith.steps.shared import load_options
 
-_WIDEST = 24
-"""Characters of a label in the table, and the number of labels up to which the confusions are shown."""
+_SHOWN = 24
+"""Largest number of characters of a label in the table, and of labels in a confusion matrix that is shown."""
 
 
 def _read(settings: EvaluateClassificationSettings) -> LabelledTexts:
@@ -31,30 +31,30 @@ def _compute(settings: EvaluateClassificationSettings, rows: LabelledTexts, prog
     gold = renamed(rows.labels, settings.mapping(), settings.data)
     classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
     if unknown := sorted(set(gold) - set(classifier.labels)):
-        raise InputError(_unknown(settings, unknown, classifier.labels))
+        raise InputError(_unknown_labels(settings, unknown, classifier.labels))
     by_program = written_by_program(settings.data, "generate", "postprocess")
     if by_program:
         progress.say(
-            f"{settings.data}: a program wrote these texts; the figures say how well their labels can be "
-            "told apart, not how well texts of people are classified"
+            f"{settings.data}: a program wrote these texts; the figures show how well their labels can be "
+            "told apart, not how well texts that people wrote are classified"
         )
     if len(set(gold)) == 1:
-        progress.say(f"all texts have the label {gold[0]}: the figures say nothing of other labels")
+        progress.say(f"all texts have the label {gold[0]}: the figures say nothing about other labels")
     with progress.task("classify", len(rows.texts), "texts") as bar:
         scores = classifier.confidences(rows.texts, batch_size=settings.batch_size, advance=bar.advance)
     best = scores.argmax(axis=1).tolist()
-    known = sum(fingerprint_of(text) in classifier.trained_on for text in rows.texts)
-    if known:
+    training_texts = sum(fingerprint_of(text) in classifier.trained_on for text in rows.texts)
+    if training_texts:
         progress.say(
-            f"{known:,} of {len(rows.texts):,} texts are among those that the classifier was trained on; the "
-            "figures are better than they would be on others"
+            f"{training_texts:,} of {len(rows.texts):,} texts are among those that the classifier was "
+            "trained on; the figures are better than they would be on other texts"
         )
     figures = {
         **classification_figures(
             classifier.labels, gold, best, bootstrap=settings.bootstrap, seed=settings.seed
         ),
         "blank": rows.blank,
-        "trained_on": known,
+        "trained_on": training_texts,
         "by_program": by_program,
     }
     return figures, [
@@ -63,52 +63,59 @@ def _compute(settings: EvaluateClassificationSettings, rows: LabelledTexts, prog
     ]
 
 
-def _unknown(settings: EvaluateClassificationSettings, unknown: Sequence[str], known: Sequence[str]) -> str:
-    """What is wrong with labels of the data that the model does not know."""
-    said = f"{settings.data}: the model does not know the labels {', '.join(unknown[:10])}; "
+def _unknown_labels(
+    settings: EvaluateClassificationSettings, unknown: Sequence[str], known: Sequence[str]
+) -> str:
+    """The error message for labels of the data that the model does not know."""
+    problem = f"{settings.data}: the model does not know the labels {', '.join(unknown[:10])}; "
     mapped = {new: old for old, new in settings.mapping().items()}
     if unknown[0] in mapped:
-        return f"{said}--map {mapped[unknown[0]]}={unknown[0]}: {known_names_hint(unknown[0], known)}"
-    knows = "--name describes" if settings.name else "it knows"
-    described = ", or name them in --name as the data do" if settings.name else ""
+        return f"{problem}--map {mapped[unknown[0]]}={unknown[0]}: {known_names_hint(unknown[0], known)}"
+    verb = "--name describes" if settings.name else "it knows"
+    other = ", or describe them with --name" if settings.name else ""
     return (
-        f"{said}{knows} {', '.join(known)}; say for each which it is, as --map {unknown[0]}=LABEL{described}"
+        f"{problem}{verb} {', '.join(known)}; give the model's label for each of them, as --map "
+        f"{unknown[0]}=LABEL{other}"
     )
 
 
 def classification_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as plain tables."""
     labels = {one_line(label): figures for label, figures in results["labels"].items()}
-    wide = max(8, *(len(label[:_WIDEST]) for label in labels)) + 2
+    width = max(8, *(len(label[:_SHOWN]) for label in labels)) + 2
     lines = [
         f"{results['count']:,} texts",
         f"accuracy ×100 (95 %)  {with_interval(results, 'accuracy')}",
         f"macro F1 ×100 (95 %)  {with_interval(results, 'macro_f1')}",
         f"the most frequent label alone: accuracy {results['largest']:.2f}",
-        *_all_right(results),
+        *_when_all_correct(results),
         "",
-        f"{'label':<{wide}}{'texts':>7}{'precision':>11}{'recall':>9}{'F1':>9}",
+        f"{'label':<{width}}{'texts':>7}{'precision':>11}{'recall':>9}{'F1':>9}",
     ]
     for label, figures in labels.items():
-        shown = [_shown(figures[name]) for name in ("precision", "recall", "f1")]
+        columns = [_shown(figures[name]) for name in ("precision", "recall", "f1")]
         lines.append(
-            f"{label[:_WIDEST]:<{wide}}{figures['count']:>7}{shown[0]:>11}{shown[1]:>9}{shown[2]:>9}"
+            f"{label[:_SHOWN]:<{width}}{figures['count']:>7}{columns[0]:>11}{columns[1]:>9}{columns[2]:>9}"
         )
-    if len(labels) <= _WIDEST:
-        lines += ["", "texts of the label in each line that were given the label of each column"]
-        lines.append(" " * wide + "".join(f"{label[:_WIDEST]:>{wide}}" for label in labels))
+    if len(labels) <= _SHOWN:
+        lines += ["", "number of texts by their label (lines) and by the predicted label (columns)"]
+        lines.append(" " * width + "".join(f"{label[:_SHOWN]:>{width}}" for label in labels))
         for label, row in results["confusion"].items():
-            counts = "".join(f"{count:>{wide}}" for count in row.values())
-            lines.append(f"{one_line(label)[:_WIDEST]:<{wide}}{counts}")
+            counts = "".join(f"{count:>{width}}" for count in row.values())
+            lines.append(f"{one_line(label)[:_SHOWN]:<{width}}{counts}")
     return "\n".join(lines)
 
 
-def _all_right(results: Mapping[str, Any]) -> list[str]:
-    """What an accuracy of 100 says, as resamples of right texts alone have an interval of no width."""
+def _when_all_correct(results: Mapping[str, Any]) -> list[str]:
+    """A lower bound of an accuracy of 100, whose bootstrap interval has no width; no line if it is lower.
+
+    With a true accuracy p, all n texts are classified correctly with probability p^n, which is 0.05 at the
+    bound.
+    """
     if results["accuracy"] < 100:
         return []
     lowest = 100 * 0.05 ** (1 / results["count"])
-    return [f"all are right: with so many texts the accuracy may still be as low as {lowest:.1f} (95 %)"]
+    return [f"all are correct: with so many texts the accuracy may still be as low as {lowest:.1f} (95 %)"]
 
 
 def _shown(figure: float | None) -> str:
@@ -123,14 +130,17 @@ def _plan(settings: EvaluateClassificationSettings, before: Before) -> Estimate:
 
 
 evaluate_classification = Evaluation("evaluate classification", _read, _compute, classification_table, _plan)
-"""Classifies labelled texts.
+"""Predicts the labels of labelled texts, and compares them.
 
-``predictions.jsonl`` has a line for each text: its label, the predicted one, and the score of that, a
-probability of a trained classifier, a cosine with ``name``. ``results.json`` has ``accuracy`` and
-``macro_f1`` ×100 with 95 % intervals (``accuracy_ci``, ``macro_f1_ci``); by label (``labels``) ``precision``,
-``recall`` and ``f1`` ×100, the ``count`` of texts and of ``predicted`` ones; ``confusion``, for each label
-how many of its texts were given which; ``largest``, the share ×100 of the most frequent label, the accuracy
-of always predicting it; ``count``, the number of texts; ``blank``, how many rows were left out as blank;
-``trained_on``, how many of the texts the classifier was trained on; and ``by_program``, whether a program
-wrote the texts.
+``predictions.jsonl`` has a line for each text: its label, the predicted label, and the score of the predicted
+label, which is the probability by a trained classifier or, with ``name``, a cosine. ``results.json`` has
+
+- ``accuracy`` and ``macro_f1`` ×100 with 95 % intervals (``accuracy_ci``, ``macro_f1_ci``);
+- ``labels``: for each label its ``precision``, ``recall`` and ``f1`` ×100, the number of texts that have it
+  (``count``) and for which it was ``predicted``;
+- ``confusion``: for each label, the number of its texts by predicted label;
+- ``largest``: the share ×100 of the most frequent label, which is the accuracy of always predicting it;
+- ``count``: the number of texts; ``blank``: the number of rows left out because their text is blank;
+  ``trained_on``: the number of texts that the classifier was trained on;
+- ``by_program``: whether a program wrote the texts.
 """

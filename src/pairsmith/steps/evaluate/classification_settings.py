@@ -10,7 +10,7 @@ from pairsmith.core.settings import BY_CONTENT, Settings
 from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed
 
 Assigned = BeforeValidator(lambda value: _as_list(value))
-"""Accepts in place of ``["a=b"]`` a single text, and in YAML a mapping ``{a: b}``."""
+"""Accepts a single text ``"a=b"``, or in YAML a mapping ``{a: b}``, instead of the list ``["a=b"]``."""
 
 Classifier = Annotated[
     str,
@@ -24,9 +24,9 @@ LabelNames = Annotated[
     list[str],
     Assigned,
     Field(
-        description='LABEL=TEXT: describes a label, as in good="a good movie review". A text is given the '
-        "label whose description is nearest to it, by any sentence encoder and without training; of several "
-        "descriptions of a label the mean counts."
+        description='LABEL=TEXT: description of a label, as in good="a good movie review". Each text gets '
+        "the label whose description has the most similar vector, by any sentence encoder, without training. "
+        "If a label has several descriptions, the mean of their vectors is used."
     ),
 ]
 
@@ -44,7 +44,7 @@ class EvaluateClassificationSettings(Settings):
     label_column: LabelColumn = None
     map: Annotated[list[str], Assigned] = Field(
         default=[],
-        description="OLD=NEW: the label OLD of the data is called NEW by the model, as in 0=bad.",
+        description="OLD=NEW: the model's name NEW for the label OLD of the data, as in 0=bad.",
     )
     name: LabelNames = Field(default=[])
     batch_size: TextsAtOnce = 64
@@ -59,12 +59,12 @@ class EvaluateClassificationSettings(Settings):
         check_assigned("map", self.map, "OLD=NEW")
         check_names(self.name)
         old = [assignment.partition("=")[0].strip() for assignment in self.map]
-        if twice := sorted({label for label in old if old.count(label) > 1}):
-            raise ValueError(f"map names {', '.join(twice)} twice; give each label of the data once")
+        if repeated := sorted({label for label in old if old.count(label) > 1}):
+            raise ValueError(f"map names {', '.join(repeated)} twice; give each label of the data once")
         return self
 
     def mapping(self) -> dict[str, str]:
-        """From the labels of the data to those of the model, where they differ."""
+        """The model's label for each label of the data that has another name."""
         return {
             old.strip(): new.strip() for old, _, new in (assignment.partition("=") for assignment in self.map)
         }
@@ -74,27 +74,27 @@ class EvaluateClassificationSettings(Settings):
         return label_descriptions(self.name)
 
 
-def label_descriptions(given: Sequence[str]) -> dict[str, list[str]]:
-    """The descriptions of each label, from ``LABEL=TEXT``."""
+def label_descriptions(assignments: Sequence[str]) -> dict[str, list[str]]:
+    """The descriptions of each label, from assignments ``LABEL=TEXT``."""
     descriptions: dict[str, list[str]] = {}
-    for label, _, text in (assignment.partition("=") for assignment in given):
+    for label, _, text in (assignment.partition("=") for assignment in assignments):
         descriptions.setdefault(label.strip(), []).append(text.strip())
     return descriptions
 
 
-def check_names(given: Sequence[str]) -> None:
-    """Refuse what is not ``LABEL=TEXT``, and the description of a single label; for a validator."""
-    check_assigned("name", given, "LABEL=TEXT")
-    if given and len(label_descriptions(given)) < 2:
+def check_names(assignments: Sequence[str]) -> None:
+    """Raise a ``ValueError`` for texts that are not ``LABEL=TEXT``, and if only one label is described."""
+    check_assigned("name", assignments, "LABEL=TEXT")
+    if assignments and len(label_descriptions(assignments)) < 2:
         raise ValueError("name has to be given for two labels or more")
 
 
 def check_assigned(field: str, values: Sequence[str], form: str) -> None:
-    """Refuse values of a field that do not have a text on both sides of an equals sign."""
-    for given in values:
-        left, _, right = given.partition("=")
+    """Raise a ``ValueError`` for values of a field without a text on both sides of an equals sign."""
+    for value in values:
+        left, _, right = value.partition("=")
         if not left.strip() or not right.strip():
-            raise ValueError(f"{field} is {given!r}; give {form}")
+            raise ValueError(f"{field} is {value!r}; give {form}")
 
 
 def _as_list(value: object) -> object:

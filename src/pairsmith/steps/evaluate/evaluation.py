@@ -1,7 +1,8 @@
-"""What most evaluations share: the order of their work, and the extrapolation of its cost from a sample.
+"""What most evaluation steps share: the order of their work, and the estimate of its cost from a sample.
 
-Many read formats of their own, whose rows cannot be cut, and models without heads stand in for those that an
-earlier step will train; so a plan times the work on what the readers yield, not the step on a part of a file.
+A plan does not run the step on a part of the file, because many evaluations read formats that cannot be cut
+into rows, and because a model without a trained head stands in for one that an earlier step will train.
+Instead it times the model on a sample of the items that were read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ D = TypeVar("D")
 T = TypeVar("T")
 
 CALIBRATION_ITEMS = 512
+"""Number of items of the sample that a plan times."""
 
 
 def _hash_of_data(settings: Any, _: object) -> Mapping[str, str]:
@@ -30,17 +32,17 @@ def _hash_of_data(settings: Any, _: object) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation(Generic[S, D]):
-    """A step that evaluates a model; called with settings and a run, it returns what ``results.json`` holds.
+    """A step that evaluates a model; a call with settings and a run returns the content of ``results.json``.
 
     Attributes:
-        name: of the step.
+        name: the name of the step.
         read: reads the data that the settings name.
-        compute: evaluates the model of the settings on them.
-        table: makes of the results what is shown to the user.
-        planner: says what the step will cost, given settings with a split for each folder.
-        hashes: hashes of what is read, by name, given a function that reads it, as the hash of some files
-            does not need their rows.
-        revision: the revision of a model by its name.
+        compute: evaluates the model that the settings name on these data.
+        table: formats the results as a table for the user.
+        planner: estimates the cost of the step; the settings name a split of each folder.
+        hashes: returns the hashes of the data, by name. Its second argument is a function that reads the
+            data; it need not be called if the files can be hashed without reading their rows.
+        revision: returns the revision of a model, given its name.
     """
 
     name: str
@@ -54,24 +56,24 @@ class Evaluation(Generic[S, D]):
     def __call__(self, settings: S, run: Run) -> dict[str, Any]:
         """Evaluate, write the results into the run's folder, and show a table."""
         settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
-        data, model = cache(partial(self.read, settings)), getattr(settings, "model", "")
+        read = cache(partial(self.read, settings))
         return evaluate_once(
             run,
             self.name,
             settings,
-            inputs=self.hashes(settings, data),
-            models={"model": self.revision(model)},
-            compute=lambda: self.compute(settings, data(), run.progress),
+            inputs=self.hashes(settings, read),
+            models={"model": self.revision(getattr(settings, "model", ""))},
+            compute=lambda: self.compute(settings, read(), run.progress),
             table=self.table,
         )
 
     def plan(self, settings: S, before: Before) -> Estimate:
-        """What the step will cost; errors as for the step."""
+        """Estimate the cost of the step; raises the same errors as the step."""
         return self.planner(with_evaluation_splits(settings), before)
 
 
 def evaluation_estimate(seconds: float, size: int) -> Estimate:
-    """The estimate for an evaluation whose predictions take ``size`` bytes."""
+    """The estimate for an evaluation of ``seconds`` seconds whose predictions take ``size`` bytes."""
     return Estimate(seconds=seconds, memory=peak_memory(), disk=4096 + size, rows={})
 
 
@@ -85,10 +87,16 @@ def extrapolated(
     most: int = CALIBRATION_ITEMS,
     few: int = 8,
 ) -> Estimate:
-    """The estimate for an evaluation of ``count`` items, of which about ``most`` of ``items`` are timed.
+    """The estimate for an evaluation of ``count`` items, from the time for a sample of ``items``.
 
-    ``load`` and ``few`` are as for ``timed``. ``size`` is the bytes of all predictions, or gives those of an
-    item's; ``seconds`` are those of other work.
+    Args:
+        load: loads the model and returns the function to time, as for ``timed``.
+        items: the items to take the sample from.
+        count: the number of items of the evaluation.
+        size: the size of all predictions in bytes, or a function that returns the size for an item.
+        seconds: duration of other work.
+        most: about the number of items in the sample.
+        few: the number of items for warming up, as for ``timed``.
     """
     loading, per_item, _ = timed(load, evenly_spaced(items, most), few)
     if not isinstance(size, int):

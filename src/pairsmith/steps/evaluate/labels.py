@@ -1,7 +1,7 @@
-"""How well labels separate generated pairs: the mean cosine of each label's pairs, by another encoder.
+"""How well labels separate generated pairs: the mean cosine of each label's pairs under an encoder.
 
-Without self-debiasing a small language model writes much the same for every instruction, and the labels mean
-nothing. The mean cosines show that without any human labels.
+Without self-debiasing, a small language model writes much the same texts for every instruction, so that the
+labels mean nothing. Then the mean cosines are nearly equal; no human labels are needed to see it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
 
 
 def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any]:
-    """Compare the texts of each pair, write the results into the run's folder, and show a table.
+    """Compute the cosine of each pair, write the results into the run's folder, and show a table.
 
-    ``predictions.jsonl`` has a line for each pair: its texts, label and cosine; ``results.json``, which is
-    returned, ``labels``, for each label the ``mean`` cosine with its 95 % interval (``ci``) and the ``count``
-    of pairs; if labels are numbers, also the difference between the means of the highest and the lowest label
-    (``gap`` and ``gap_ci``).
+    ``predictions.jsonl`` has a line for each pair: its texts, label and cosine. ``results.json``, whose
+    content is returned, has for each label (``labels``) the ``mean`` cosine with its 95 % interval (``ci``)
+    and the number of pairs (``count``). If labels are numbers, it also has the difference between the means
+    of the highest and the lowest label (``gap`` and ``gap_ci``).
     """
     settings = resolve_dtype(settings, run)
     return evaluate_once(
@@ -63,7 +63,7 @@ def _compute(settings: EvaluateLabelsSettings, progress: Progress) -> Evaluated:
 
 
 def read_labelled_pairs(source: str) -> LabelledPairs:
-    """Read scored or labelled pairs, with the label as text."""
+    """Read scored or labelled pairs as (sentence1, sentence2, label); a score is the label as text."""
     pairs: list[tuple[str, str, str]] = []
     for where, row in open_source(source).rows():
         label = row.get("score", row.get("label"))
@@ -76,12 +76,12 @@ def read_labelled_pairs(source: str) -> LabelledPairs:
         name = label_text(float(label) if isinstance(label, int | float) else str(label))
         pairs.append((first, second, name))
     if not pairs:
-        raise InputError(f"{source} holds no pairs")
+        raise InputError(f"{source}: has no pairs; give a file or folder with at least one")
     return pairs
 
 
 def labels_table(results: Mapping[str, Any]) -> str:
-    """The results as a plain table, a line for each label."""
+    """The results as a text table with a line for each label."""
     lines = [f"{'label':<12}{'pairs':>7}  mean cosine (95 %)"]
     for label, figures in results["labels"].items():
         lines.append(f"{label:<12}{figures['count']:>7}  {_shown(figures['mean'], figures['ci'])}")

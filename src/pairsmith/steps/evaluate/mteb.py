@@ -1,4 +1,4 @@
-"""Evaluates an encoder on tasks of the package ``mteb`` (Massive Text Embedding Benchmark)."""
+"""Evaluates an encoder on tasks of the package mteb (Massive Text Embedding Benchmark)."""
 
 import importlib.util
 import json
@@ -27,19 +27,23 @@ if TYPE_CHECKING:
     from pairsmith.steps.evaluate.mteb_tasks import Encoder, MtebTask
 
 MTEB_FOLDER = "mteb"
+"""Folder within the run's folder with mteb's own result files."""
 
 
 def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
     """Run tasks of mteb on an encoder, write ``results.json`` into the run's folder, and show a table.
 
-    mteb's own results of each task are written to ``mteb/TASK.json`` when the task is done, so that a run
-    that was stopped goes on with the next task. Existing results of the same settings, model and data are
-    returned; ``run.fresh`` computes them again. They have ``tasks``, for each task the main score ×100 and
-    its parts; their ``mean``; and ``about``. No result leaves this machine.
+    After each task, mteb's own results are written to ``mteb/TASK.json``, so that a run that was stopped
+    continues with the next task. Existing results of the same settings, model and data are returned;
+    ``run.fresh`` computes them again. ``results.json`` has ``tasks``, for each task the main score ×100 and
+    that of each split and subset; the ``mean`` of the main scores; and ``about``. No result leaves this
+    machine.
     """
     settings = resolve_dtype(settings, run)
     if settings.model.startswith(GLOVE):
-        raise ModelError(f"model {settings.model}: mteb does not take GloVe vectors; evaluate sts does")
+        raise ModelError(
+            f"model {settings.model}: evaluate mteb does not support GloVe vectors; use evaluate sts"
+        )
     with_mteb()
     from pairsmith.steps.evaluate import mteb_tasks
 
@@ -50,8 +54,8 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
         earlier = claim(run, identity, RESULTS, read_about)
         results = read_finished(run, earlier)
         if results is None:
-            rest = settings.not_deciding()
-            about = identity.as_record() | redacted_values(rest) | {"mteb": mteb_tasks.VERSION}
+            about = identity.as_record() | redacted_values(settings.not_deciding())
+            about |= {"mteb": mteb_tasks.VERSION}
             earlier = None if run.fresh else earlier
             begin(run, about)
             figures, files = _evaluated(tasks, settings, run, earlier)
@@ -71,7 +75,7 @@ def with_mteb() -> None:
 
 
 def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["MtebTask"], dict[str, str]]:
-    """The tasks, the user's own pairs last, and the revisions of their data by ``task NAME`` or ``data``."""
+    """The tasks, the user's own pairs last, and the revisions of their data, by ``task NAME`` or ``data``."""
     from pairsmith.steps.evaluate.mteb_tasks import local_task, named_tasks, revisions
 
     suites = read_sts(settings.data) if settings.data is not None else []
@@ -80,7 +84,7 @@ def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["MtebTask"], dict[str
     for suite in suites:
         if f"task {suite.name}" in inputs:
             raise SettingsError(
-                f"--data holds {suite.name!r}, which is also the name of an mteb task; rename it"
+                f"--data has a test set {suite.name!r}, which is also the name of an mteb task; rename it"
             )
         tasks.append(local_task(suite))
     if suites:
@@ -89,7 +93,7 @@ def tasks_of(settings: EvaluateMtebSettings) -> tuple[list["MtebTask"], dict[str
 
 
 def load_mteb_encoder(settings: EvaluateMtebSettings, revision: str, progress: Progress) -> "Encoder":
-    """The encoder, wrapped for mteb."""
+    """Load the encoder, and wrap it for mteb."""
     from pairsmith.steps.evaluate.mteb_tasks import Encoder
 
     encoder = load_sentence_encoder(settings.model, pooling=settings.pooling, **load_options(settings))
@@ -97,18 +101,22 @@ def load_mteb_encoder(settings: EvaluateMtebSettings, revision: str, progress: P
 
 
 def mteb_table(results: Mapping[str, Any]) -> str:
-    """The results as a plain table, a line per task."""
+    """The results as a text table with a line for each task."""
     tasks: Mapping[str, Mapping[str, Any]] = results["tasks"]
-    wide = max(map(len, [*tasks, "mean"])) + 2
-    lines = [f"{'task':<{wide}}{'×100':>6}  metric"]
-    lines += [f"{name:<{wide}}{task['main']:>6.2f}  {task['metric']}" for name, task in tasks.items()]
-    return "\n".join([*lines, f"{'mean':<{wide}}{results['mean']:>6.2f}"] if len(tasks) > 1 else lines)
+    width = max(map(len, [*tasks, "mean"])) + 2
+    lines = [f"{'task':<{width}}{'×100':>6}  metric"]
+    lines += [f"{name:<{width}}{task['main']:>6.2f}  {task['metric']}" for name, task in tasks.items()]
+    return "\n".join([*lines, f"{'mean':<{width}}{results['mean']:>6.2f}"] if len(tasks) > 1 else lines)
 
 
 def _evaluated(
     tasks: "list[MtebTask]", settings: EvaluateMtebSettings, run: Run, earlier: EvaluationRecord | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Figures by task, and hashes of mteb's own files; the model is loaded after the first task's data."""
+    """The figures of each task, and the hashes of mteb's own files.
+
+    The results of tasks that ``earlier`` has finished are read. The model is loaded only after the first
+    task's data, so that data that cannot be loaded are reported early.
+    """
     from pairsmith.steps.evaluate import mteb_tasks
 
     figures: dict[str, Any] = {}
@@ -121,7 +129,7 @@ def _evaluated(
         name = task.metadata.name
         file = f"{MTEB_FOLDER}/{name}.json"
         path = run.out / file
-        result = _done(path, earlier.files.get(file)) if earlier else None
+        result = _earlier_result(path, earlier.files.get(file)) if earlier else None
         if result is None:
             run.progress.say(f"task {number}/{len(tasks)} · {name}")
             mteb_tasks.load_data(task)
@@ -134,8 +142,8 @@ def _evaluated(
     return figures, files
 
 
-def _done(path: Place, hashed: str | None) -> Any:
-    """A task's result from an earlier run; None if there is none, or its file was changed since."""
+def _earlier_result(path: Place, hashed: str | None) -> Any:
+    """A task's result from an earlier run; None if there is none, or if its hash is not ``hashed``."""
     from mteb.results import TaskResult
 
     with reaching(path, StorageError):
@@ -148,7 +156,7 @@ def _done(path: Place, hashed: str | None) -> Any:
 
 
 def plan_evaluate_mteb(settings: EvaluateMtebSettings, _before: Before) -> Estimate:
-    """Encode some sentences and extrapolate to the number of characters in the tasks; no data are fetched."""
+    """Encode some sentences, and extrapolate to the number of characters in the tasks; loads no data."""
     with_mteb()
     from pairsmith.steps.evaluate.mteb_tasks import characters_of, warnings_passed_to
 

@@ -1,4 +1,4 @@
-"""The interface to the package ``mteb``: its tasks by name, own pairs as a task, and their figures.
+"""The interface to the package ``mteb``: tasks by name, the user's own pairs as a task, and their figures.
 
 Importing this module imports mteb, which takes some seconds.
 """
@@ -30,19 +30,20 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.sts import StsSuite
 
 MtebTask = Any
-"""A task of mteb; the type checker ignores the library's classes."""
+"""A task of mteb, whose classes have no types."""
 
 VERSION: str = mteb.__version__
 SPLIT = "test"
+"""The split of a task that is made of the user's own pairs."""
 _METRIC = "cosine_spearman"
 # Python warnings that mteb also logs; only the log is shown.
 _REPEATED_WARNINGS = ("is superseded by", "is currently in beta", "has been renamed", "prompts")
 
 
 def named_tasks(names: Sequence[str], benchmark: str | None) -> list[MtebTask]:
-    """The tasks with these names and those of the benchmark, each once."""
+    """The tasks with these names and the tasks of the benchmark, without duplicates."""
     tasks: dict[str, MtebTask] = {}
-    # Their classes, as making all two thousand tasks takes seconds.
+    # Only the classes: creating objects of all two thousand tasks takes seconds.
     classes = filter_tasks(TASK_LIST, exclude_superseded=False, exclude_private=False, exclude_beta=True)
     known = {task.metadata.name for task in classes}
     for name in names:
@@ -61,12 +62,12 @@ def named_tasks(names: Sequence[str], benchmark: str | None) -> list[MtebTask]:
     for name, task in tasks.items():
         if set(task.metadata.modalities) != {"text"}:
             kinds = ", ".join(sorted(task.metadata.modalities))
-            raise SettingsError(f"mteb's task {name} is one of {kinds}; a sentence encoder reads only text")
+            raise SettingsError(f"mteb's task {name} is for {kinds}; a sentence encoder reads only text")
     return list(tasks.values())
 
 
 def local_task(suite: StsSuite) -> MtebTask:
-    """The pairs of ``suite``, of all its subsets together, as a task of mteb."""
+    """The pairs of all subsets of ``suite`` as one task of mteb."""
     pairs = suite.pairs
     scores = [pair.score for pair in pairs]
     if len(set(scores)) < 2:
@@ -99,12 +100,12 @@ def local_task(suite: StsSuite) -> MtebTask:
 
 
 def revisions(task: MtebTask) -> str:
-    """Which data a task uses: data set, revision, subsets and splits, or those of its subtasks."""
+    """The data that a task uses, as text: data set, revision, subsets and splits, of each subtask."""
     if isinstance(task, AbsTaskAggregate):
         return " ".join(f"{subtask.metadata.name}={revisions(subtask)}" for subtask in task.tasks)
-    about = task.metadata.dataset
+    dataset = task.metadata.dataset
     parts = [*sorted(task.hf_subsets or ()), *sorted(task.eval_splits or ())]
-    return " ".join([f"{about['path']}@{about.get('revision')}", *parts])
+    return " ".join([f"{dataset['path']}@{dataset.get('revision')}", *parts])
 
 
 def load_data(task: MtebTask) -> None:
@@ -126,7 +127,7 @@ def load_data(task: MtebTask) -> None:
 
 
 def run_task(task: MtebTask, encoder: "Encoder", batch_size: int) -> TaskResult:
-    """Run a task whose data are loaded on ``encoder``; the data are unloaded afterwards."""
+    """Evaluate ``encoder`` on a task whose data are loaded; the data are unloaded afterwards."""
     name = task.metadata.name
     try:
         with warnings.catch_warnings(), _quiet_bars():
@@ -156,7 +157,7 @@ def run_task(task: MtebTask, encoder: "Encoder", batch_size: int) -> TaskResult:
 
 
 def figures_of(task: MtebTask, result: TaskResult) -> dict[str, Any]:
-    """A task's part of ``results.json``: the main score ×100, and that of each split and subset."""
+    """A task's figures in ``results.json``: the main score ×100, in all and for each split and subset."""
     parts = {
         split: {subset["hf_subset"]: _percent(subset["main_score"]) for subset in subsets}
         for split, subsets in result.scores.items()
@@ -165,7 +166,7 @@ def figures_of(task: MtebTask, result: TaskResult) -> dict[str, Any]:
 
 
 def characters_of(task: MtebTask) -> int:
-    """The number of characters in a task's texts, from mteb's statistics; 0 where it has none."""
+    """The number of characters in a task's texts, from mteb's statistics; 0 if there are none."""
     if isinstance(task, AbsTaskAggregate):
         return sum(characters_of(subtask) for subtask in task.tasks)
     if task.data_loaded:
@@ -182,13 +183,13 @@ class Encoder(SentenceTransformerEncoderWrapper):
 
     def __init__(self, model: SentenceTransformer, revision: str, progress: Progress) -> None:
         with warnings.catch_warnings():
-            # Both warnings are about calls that mteb makes.
+            # Both warnings are about calls in mteb's own code.
             warnings.filterwarnings("ignore", "The fill_missing parameter", DeprecationWarning)
             warnings.filterwarnings("ignore", "The `get_sentence_embedding_dimension` method", FutureWarning)
             super().__init__(model)
-        # A fixed name, so that mteb looks up nothing on the Hub and no path gets into the results.
-        about = {"name": "pairsmith/encoder", "revision": revision}
-        self.mteb_model_meta = self.mteb_model_meta.model_copy(update=about)
+        # With a fixed name, mteb looks up nothing on the Hub, and the results contain no path.
+        identity = {"name": "pairsmith/encoder", "revision": revision}
+        self.mteb_model_meta = self.mteb_model_meta.model_copy(update=identity)
         self._progress = progress
 
     def encode(self, inputs: Any, **rest: Any) -> Any:
@@ -210,7 +211,7 @@ def warnings_passed_to(say: Callable[[str], None]) -> Iterator[None]:
     """Pass the warnings that mteb logs to ``say``, each once; hide Python warnings that repeat them."""
     logger = logging.getLogger("mteb")
     handler = _WarningHandler(say)
-    passed_on, logger.propagate = logger.propagate, False
+    propagated, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
     try:
         with warnings.catch_warnings():
@@ -219,7 +220,7 @@ def warnings_passed_to(say: Callable[[str], None]) -> Iterator[None]:
             yield
     finally:
         logger.removeHandler(handler)
-        logger.propagate = passed_on
+        logger.propagate = propagated
 
 
 class _WarningHandler(logging.Handler):
@@ -254,7 +255,7 @@ def _percent(score: float) -> float:
 
 
 def _nearest(name: str, known: Any) -> str:
-    """The tail of an "unknown name" message; there are too many names to list them all."""
+    """The end of an error message on an unknown name: the most similar name, and where all are listed."""
     by_lower = {candidate.lower(): candidate for candidate in known}
     matches = get_close_matches(name.lower(), by_lower, n=1)
     hint = f"; did you mean {by_lower[matches[0]]!r}?" if matches else ""

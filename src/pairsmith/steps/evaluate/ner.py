@@ -1,4 +1,4 @@
-"""NER with few labels: a linear layer on token vectors, initialised from questions or at random (Q10)."""
+"""Few-shot NER: a linear layer on token vectors, initialised from questions or at random (Q10)."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -24,13 +24,19 @@ from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 from pairsmith.runs import hash_source
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, evaluation_estimate
-from pairsmith.steps.evaluate.results import Evaluated, learned_line, learned_texts, mean_line, over_splits
+from pairsmith.steps.evaluate.results import (
+    Evaluated,
+    count_trained_on,
+    mean_line,
+    over_splits,
+    trained_on_line,
+)
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.steps.planning import evenly_spaced
 from pairsmith.steps.shared import errors_about, named
 
 _SAMPLE = 256
-"""About how many sentences a plan learns from and tags."""
+"""About the number of sentences on which a plan trains, and which it tags."""
 
 
 def _hashes(settings: EvaluateNerSettings, _: object) -> dict[str, str]:
@@ -47,17 +53,20 @@ def _hashes(settings: EvaluateNerSettings, _: object) -> dict[str, str]:
 
 
 def sentence_sources(settings: EvaluateNerSettings) -> dict[str, str | Place]:
-    """The sources of training sentences, one for all splits or one for each, and of test sentences."""
+    """The sources of the training sentences, one for all splits or one for each, and of the test sentences.
+
+    They are named ``train``, or ``split N``, and ``test``.
+    """
     if settings.train:
         return {"train": settings.train, "test": settings.data}
     folder = place(settings.data)
     names = [f"few_shot_{settings.shots}_{number}.words" for number in settings.splits]
     files = [folder / name for name in [*names, "test.words"]]
     with reaching(folder, InputError):
-        lacking = [file for file in files if not is_folder(folder) or size_of(file) is None]
-    if lacking:
+        missing = [file for file in files if not is_folder(folder) or size_of(file) is None]
+    if missing:
         raise InputError(
-            f"{lacking[0]} does not exist; give tagged sentences to learn from as --train, or a folder with "
+            f"{missing[0]} does not exist; give tagged sentences to train on as --train, or a folder with "
             f"few_shot_{settings.shots}_N.words and .ner for each of --splits, and test.words and .ner"
         )
     names = [*(f"split {number}" for number in settings.splits), "test"]
@@ -68,18 +77,18 @@ def few_and_test(
     settings: EvaluateNerSettings,
 ) -> tuple[list[list[TaggedSentence]], list[TaggedSentence]]:
     """The training sentences of each split, and the test sentences."""
-    entity_f1([["O"]], [["O"]])  # so that a missing package is reported before anything is read
-    *few, test = sentence_sources(settings).values()
-    splits = [read_tagged(source) for source in few]
+    entity_f1([["O"]], [["O"]])  # reports a missing package before anything is read
+    *train, test = sentence_sources(settings).values()
+    splits = [read_tagged(source) for source in train]
     if settings.whole:
         splits *= len(settings.splits)
     elif settings.train:
         with errors_about(f"--train {settings.train}", InputError):
             splits = [draw_tagged_sentences(splits[0], settings.shots, seed) for seed in settings.splits]
-    tested = read_tagged(test)
-    if not types_of(tested):
+    test_sentences = read_tagged(test)
+    if not types_of(test_sentences):
         raise InputError(f"{test}: no sentence has an entity, so F1 is 0 whatever is predicted; give others")
-    return splits, tested
+    return splits, test_sentences
 
 
 def _compute(
@@ -88,17 +97,17 @@ def _compute(
     progress: Progress,
 ) -> Evaluated:
     splits, test = data
-    if "questions" in settings.start:  # before a tagger is trained from a random start, for hours perhaps
+    if "questions" in settings.start:  # checked before the tagger is trained from a random start
         try:
             require_question_heads(settings.model)
         except ModelError as error:
             raise ModelError(f"{error}, or --start random for any encoder") from error
     by_type = questions_of(settings, [*(sentence for split in splits for sentence in split), *test])
-    learned_types = types_of([sentence for split in splits for sentence in split])
-    if unlearned := sorted(set(types_of(test)) - set(learned_types)):
+    training_types = types_of([sentence for split in splits for sentence in split])
+    if unseen := sorted(set(types_of(test)) - set(training_types)):
         progress.say(
-            f"no training sentence has the type {' or '.join(unlearned)}, which test sentences have: such "
-            f"entities count as not found (types that are learned: {', '.join(learned_types)})"
+            f"no training sentence has the type {' or '.join(unseen)}, which test sentences have: such "
+            f"entities count as not found (types of the training sentences: {', '.join(training_types)})"
         )
     gold = [list(sentence.tags) for sentence in test]
     figures: dict[str, Any] = {}
@@ -123,11 +132,11 @@ def _compute(
                 for of_sentence, sentence_tags in zip(predicted, tags, strict=True):
                     of_sentence.setdefault(start, {})[str(number)] = sentence_tags
             figures[start] = over_splits(by_split)
-    learned = learned_texts(
+    trained_on = count_trained_on(
         ([text_of(sentence)] for split in splits for sentence in split),
         ([text_of(sentence)] for sentence in test),
     )
-    figures |= {"count": len(test), "trained_on": learned}
+    figures |= {"count": len(test), "trained_on": trained_on}
     return figures, [
         {"words": list(sentence.words), "tags": list(sentence.tags), "predicted": tags}
         for sentence, tags in zip(test, predicted, strict=True)
@@ -137,25 +146,30 @@ def _compute(
 def tagger_encoder(
     settings: EvaluateNerSettings, start: Literal["random", "questions"]
 ) -> TokenEncoder | SpanEncoder:
-    """Load the encoder, with heads for questions if the linear layer starts from these."""
+    """Load the encoder; with its question heads if the linear layer is initialised from questions."""
     load = load_span_encoder if start == "questions" else load_token_encoder
     return load(settings.model, device=settings.device, max_length=settings.max_length)
 
 
 def tagger_options(settings: EvaluateNerSettings) -> TaggerOptions:
-    """How the tagger is trained."""
+    """The options of the tagger's training."""
     return TaggerOptions(settings.epochs, settings.learning_rate, settings.batch_size, settings.dtype)
 
 
 def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSentence]) -> dict[str, str]:
-    """The question for O and for each entity type that occurs; none if no layer starts from questions."""
+    """The questions for O and for each entity type of the sentences, by type.
+
+    Empty if no layer is initialised from questions. The user's own questions replace the built-in ones.
+    """
     own: dict[str, str] = {}
     if settings.questions:
         file = read_yaml(Path(settings.questions), SettingsError)
         if file.duplicates:
             raise SettingsError(file.report([]))
         if not all(isinstance(question, str) for question in file.data.values()):
-            raise SettingsError(f"{settings.questions}: expected a question for each type, as text")
+            raise SettingsError(
+                f"{settings.questions}: expected a question as text for each type, such as PER: Who is it?"
+            )
         own = {str(name): str(question) for name, question in file.data.items()}
     if "questions" not in settings.start:
         return {}
@@ -172,31 +186,31 @@ def text_of(sentence: TaggedSentence) -> str:
 
 
 def ner_table(results: Mapping[str, Any]) -> str:
-    """The figures of ``results.json`` as a plain table."""
+    """The figures of ``results.json`` as a text table."""
     lines = [f"{results['count']:,} sentences", f"{'start':<12}{'entity F1 ×100':<18}of each split"]
     for name in ("random", "questions"):
         if name in results:
             figures = results[name]
             lines.append(mean_line(name, figures["f1"], figures["error"], figures["splits"].values()))
-    lines += learned_line(results, "sentences")
+    lines += trained_on_line(results, "sentences")
     return "\n".join(lines)
 
 
 def _plan(settings: EvaluateNerSettings, _before: Before) -> Estimate:
-    """Train on one split for a few epochs and tag a sample of sentences, with a random initialisation."""
+    """Train on one split for a few epochs, with a random initialisation, and tag a sample of sentences."""
     splits, test = few_and_test(settings)
-    sample, few = evenly_spaced(test, _SAMPLE), evenly_spaced(splits[0], _SAMPLE)
+    sample, training = evenly_spaced(test, _SAMPLE), evenly_spaced(splits[0], _SAMPLE)
 
     def seconds_of(epochs: int, sentences: Sequence[TaggedSentence]) -> float:
         begun = time.monotonic()
         options = replace(tagger_options(settings), epochs=epochs)
         encoder = tagger_encoder(settings, "random")
-        tag_after_training(encoder, few, sentences, None, options, seed=settings.splits[0])
+        tag_after_training(encoder, training, sentences, None, options, seed=settings.splits[0])
         return time.monotonic() - begun
 
-    first = seconds_of(1, sample[:8])
+    first = seconds_of(1, sample[:8])  # also loads libraries
     short = seconds_of(1, sample[:8])
-    epoch = max(0.0, seconds_of(3, sample[:8]) - short) / 2 * len(splits[0]) / len(few)
+    epoch = max(0.0, seconds_of(3, sample[:8]) - short) / 2 * len(splits[0]) / len(training)
     tagging = max(0.0, seconds_of(1, sample) - short) * len(test) / len(sample)
     per_training = short + epoch * settings.epochs + tagging
     seconds = first - short + per_training * len(splits) * len(settings.start)
@@ -207,7 +221,8 @@ def _plan(settings: EvaluateNerSettings, _before: Before) -> Estimate:
 evaluate_ner = Evaluation("evaluate ner", few_and_test, _compute, ner_table, _plan, _hashes)
 """Trains a tagger on the few sentences of each split, and evaluates it on the test sentences.
 
-``predictions.jsonl`` has a line for each test sentence: words, tags, and the tags ``predicted`` from each
-start after each split; ``results.json`` for ``random`` and ``questions`` the entity F1 ×100 (see
-``over_splits``), the ``count`` of test sentences, and how many of these were ``trained_on`` by a split.
+``predictions.jsonl`` has a line for each test sentence: its words, its tags, and the tags that were
+``predicted``, for each start and split. ``results.json`` has the entity F1 ×100 for ``random`` and
+``questions`` (see ``over_splits``), the number of test sentences (``count``), and the number of test sentences
+that are also training sentences of a split (``trained_on``).
 """

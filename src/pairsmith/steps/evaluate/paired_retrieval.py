@@ -1,4 +1,4 @@
-"""Compares an evaluation of retrieval with an earlier one: differences over the same queries."""
+"""Comparison of an evaluation of retrieval with an earlier one, over the same queries."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,15 +19,16 @@ from pairsmith.steps.evaluate.results import EvaluationRecord
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
 EachQuery = Mapping[str, Sequence[float]]
-"""The figures of n queries, ×100, by the names of ``MEASURES``; all in the order of the same queries."""
+"""For each of ``MEASURES``, the figures of n queries, ×100, in the order of the queries."""
 
 
 def earlier_retrieval(
     settings: EvaluateRetrievalSettings, data: RetrievalSet, digest: str
 ) -> EarlierEvaluation[EachQuery] | None:
-    """The evaluation that ``against`` names, if any; one of other data, or measured otherwise, is refused.
+    """The evaluation that ``against`` names, if any; ``digest`` is the hash of ``data``.
 
-    ``digest`` is that of ``data``.
+    Raises:
+        FolderError: it was evaluated on other data, or with another ``depth`` or ``exclude_own``.
     """
     if settings.against is None:
         return None
@@ -38,14 +39,14 @@ def earlier_retrieval(
             raise FolderError(
                 f"{option}: measured on other queries, documents or relevance (there {', '.join(counts)}; "
                 f"here {len(data.queries):,} queries, {len(data.documents):,} documents); give a result on "
-                "the same data, or evaluate its model on these"
+                "the same data, or first evaluate its model on these data"
             )
         for name in ("depth", "exclude_own"):
             earlier, own = about.settings.get(name), getattr(settings, name)
             if earlier != own:
                 raise FolderError(
-                    f"{option}: measured with {name} {earlier}, here it is {own}; figures depend on it, so "
-                    "give the same to both"
+                    f"{option}: measured with {name} {earlier}, here it is {own}; the figures depend on it, "
+                    "so give the same value to both evaluations"
                 )
 
     folder, model = earlier_folder(settings.against, "evaluate retrieval", refuse_other)
@@ -53,7 +54,7 @@ def earlier_retrieval(
 
 
 def figures_in(folder: Place, queries: Sequence[str]) -> EachQuery:
-    """The figures of the queries, in their order, that an evaluation wrote into its folder."""
+    """The figures of ``queries``, in this order, from the predictions in the folder of an evaluation."""
     rows = {row["query"]: row for row in predictions_in(folder)}
     return {name: [float(rows[query][name]) for query in queries] for name in MEASURES}
 
@@ -61,11 +62,11 @@ def figures_in(folder: Place, queries: Sequence[str]) -> EachQuery:
 def retrieval_differences(
     earlier: EarlierEvaluation[EachQuery], figures: EachQuery, *, bootstrap: int, seed: int
 ) -> dict[str, Any]:
-    """How much the figures are above those of the earlier evaluation, for ``results.json``.
+    """The figures minus those of the earlier evaluation, for ``results.json``.
 
-    For each measure the mean ``difference`` over the queries, ×100, and ``difference_ci``, its 95 % interval:
-    each of the ``bootstrap`` resamples draws queries, and both evaluations are averaged over the same ones.
-    The ``verdict`` is ``NOISE`` where the interval contains 0.
+    For each measure: the mean ``difference`` over the queries, ×100; its 95 % interval (``difference_ci``);
+    and a ``verdict``, see ``with_verdict``. Each of the ``bootstrap`` resamples draws queries with
+    replacement, and both evaluations are averaged over the same resample.
     """
     differences = {
         name: [figure - before for figure, before in zip(figures[name], earlier.figures[name], strict=True)]
@@ -74,13 +75,13 @@ def retrieval_differences(
     limits = mean_intervals(differences, bootstrap=bootstrap, seed=seed)
     comparison: dict[str, Any] = {"folder": redacted(str(earlier.folder)), "model": earlier.model}
     for name, per_query in differences.items():
-        spread = limits[f"{name}_ci"]
-        assert spread is not None, "the settings want resamples"
-        comparison[name] = with_verdict(sum(per_query) / len(per_query), (spread[0], spread[1]))
+        bounds = limits[f"{name}_ci"]
+        assert bounds is not None, "the settings guarantee one resample or more"
+        comparison[name] = with_verdict(sum(per_query) / len(per_query), (bounds[0], bounds[1]))
     return comparison
 
 
 def retrieval_comparison(against: Mapping[str, Any]) -> str:
-    """What ``retrieval_differences`` returned as a plain table, a line for each measure."""
+    """The result of ``retrieval_differences`` as a text table with a line for each measure."""
     figures = {name: against[name] for name in MEASURES}
     return paired_table(against["folder"], against["model"], "queries", figures)

@@ -1,4 +1,4 @@
-"""Compares an evaluation of similarity with an earlier one: differences over the same pairs (D11)."""
+"""Comparison of an evaluation of similarity with an earlier one, over the same pairs (D11)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,15 +20,16 @@ from pairsmith.steps.evaluate.results import EvaluationRecord
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 
 WHOLE_RANGE = (-200.0, 200.0)
-"""Where two correlations ×100 can differ, if no resample of a handful of pairs can be ranked."""
+"""All possible differences of two correlations ×100: the interval if no resample has a correlation."""
 
 
 def earlier_sts(
     settings: EvaluateStsSettings, suites: Sequence[StsSuite], digest: str
 ) -> EarlierEvaluation[CosinesOfSuites] | None:
-    """The evaluation that ``against`` names, if any; one of other pairs is refused.
+    """The evaluation that ``against`` names, if any; ``digest`` is the hash of the pairs of ``suites``.
 
-    ``digest`` is that of the pairs of ``suites``.
+    Raises:
+        FolderError: it was evaluated on other pairs.
     """
     if settings.against is None:
         return None
@@ -44,7 +45,7 @@ def earlier_sts(
         current = {suite.name: len(suite.pairs) for suite in suites}
         raise FolderError(
             f"{option}: measured on other pairs (there {_counts(earlier)}; here {_counts(current)}); give a "
-            "result on the same file or test sets, or evaluate its model on these"
+            "result on the same file or test sets, or first evaluate its model on these pairs"
         )
 
     folder, model = earlier_folder(settings.against, "evaluate sts", refuse_other)
@@ -56,7 +57,7 @@ def _counts(pairs: Mapping[str, int]) -> str:
 
 
 def predictions(suites: Sequence[StsSuite], cosines: CosinesOfSuites) -> Iterator[dict[str, Any]]:
-    """The rows of ``predictions.jsonl``: each pair, people's score of it, and its cosine."""
+    """The rows of ``predictions.jsonl``: each pair with its human score and its cosine."""
     for suite in suites:
         for name, pairs in suite.subsets.items():
             for pair, cosine in zip(pairs, cosines[suite.name][name].tolist(), strict=True):
@@ -71,11 +72,11 @@ def predictions(suites: Sequence[StsSuite], cosines: CosinesOfSuites) -> Iterato
 
 
 def cosines_in(folder: Place, suites: Sequence[StsSuite]) -> CosinesOfSuites:
-    """The cosines that an evaluation of these suites wrote into its folder."""
-    in_order = (row["cosine"] for row in predictions_in(folder))
+    """The cosines of the pairs of ``suites``, from the predictions in the folder of an evaluation."""
+    cosines = (row["cosine"] for row in predictions_in(folder))
     return {
         suite.name: {
-            name: np.array([next(in_order) for _ in pairs], np.float64)
+            name: np.array([next(cosines) for _ in pairs], np.float64)
             for name, pairs in suite.subsets.items()
         }
         for suite in suites
@@ -90,20 +91,20 @@ def sts_differences(
     bootstrap: int,
     seed: int,
 ) -> dict[str, Any]:
-    """How much the figures are above those of the earlier evaluation, for ``results.json``.
+    """The figures minus those of the earlier evaluation, for ``results.json``.
 
-    ``suites`` has for each suite, under ``all`` and ``mean`` as in ``SuiteScores``, what ``with_verdict``
-    returns of ``score_differences``.
+    ``suites`` has the differences of each suite, see ``score_differences``: under ``all`` and ``mean``, as in
+    ``SuiteScores``, each with its interval and verdict, see ``with_verdict``.
     """
     differences = score_differences(suites, cosines, earlier.figures, bootstrap=bootstrap, seed=seed)
     return {
         "folder": redacted(str(earlier.folder)),
         "model": earlier.model,
-        "suites": {name: _of_suite(difference) for name, difference in differences.items()},
+        "suites": {name: _with_verdicts(difference) for name, difference in differences.items()},
     }
 
 
-def _of_suite(differences: SuiteDifferences) -> dict[str, Any]:
+def _with_verdicts(differences: SuiteDifferences) -> dict[str, Any]:
     figures: dict[str, Figure | None] = {"all": differences.all, "mean": differences.mean}
     return {
         name: with_verdict(figure.value, figure.interval or WHOLE_RANGE)
@@ -113,7 +114,7 @@ def _of_suite(differences: SuiteDifferences) -> dict[str, Any]:
 
 
 def sts_comparison(against: Mapping[str, Any]) -> str:
-    """What ``sts_differences`` returned as a plain table, a line for each figure of each suite."""
+    """The result of ``sts_differences`` as a text table with a line for each figure of each suite."""
     figures = {
         suite if name == "all" else f"{suite}, mean of subsets": difference
         for suite, by_figure in against["suites"].items()

@@ -1,4 +1,4 @@
-"""Paraphrase detection: by BERTScore alone, and with a few training examples (Q8, Q9)."""
+"""Paraphrase detection: by BERTScore without training, and with a few training examples (Q8, Q9)."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.results import (
     Evaluated,
-    learned_line,
-    learned_texts,
+    count_trained_on,
     over_splits,
+    trained_on_line,
     with_error,
     with_interval,
 )
@@ -54,10 +54,10 @@ def _compute(
 ) -> Evaluated:
     pairs, negatives = data
     if negatives == "sampled":
-        progress.say(_unlabelled(settings.data))
+        progress.say(_sampling_message(settings.data))
     train = training_splits(settings) if settings.train else None
     if train and train.negatives == "sampled":
-        progress.say(_unlabelled(settings.train or ""))
+        progress.say(_sampling_message(settings.train or ""))
     judgements = read_judgements(settings.judgements) if settings.judgements else None
     encoder = load_token_encoder(settings.model, **load_options(settings))
     with named(settings.model):
@@ -90,27 +90,27 @@ def _compute(
     }
     if train:
         figures["negatives learned from"] = train.negatives
-        learned = chain.from_iterable(train.pairs.values())
-        figures["trained_on"] = learned_texts(map(texts_of, learned), map(texts_of, pairs))
+        training = chain.from_iterable(train.pairs.values())
+        figures["trained_on"] = count_trained_on(map(texts_of, training), map(texts_of, pairs))
         figures["few_shot"] = {
-            way: over_splits({n: 100 * f1 for n, f1 in by_split.items()}) | {"shots": settings.shots}
-            for way, by_split in detected.few_shot.items()
+            encoder_kind: over_splits({n: 100 * f1 for n, f1 in by_split.items()}) | {"shots": settings.shots}
+            for encoder_kind, by_split in detected.few_shot.items()
         }
     rows = [
         {"sentence1": pair.sentence1, "sentence2": pair.sentence2, "label": pair.label, "score": score}
         for pair, score in zip(pairs, detected.scores.tolist(), strict=True)
     ]
-    for way, by_split in detected.predictions.items():
-        for place, row in enumerate(rows):
-            row[way] = {str(split): bool(predicted[place]) for split, predicted in by_split.items()}
+    for encoder_kind, by_split in detected.predictions.items():
+        for index, row in enumerate(rows):
+            row[encoder_kind] = {str(split): bool(predicted[index]) for split, predicted in by_split.items()}
     return figures, rows
 
 
-def _unlabelled(source: str) -> str:
-    """What is made of pairs without labels, for somebody whose labels are in a column of another name."""
+def _sampling_message(source: str) -> str:
+    """How pairs without labels are used; the labels may be in a column with another name."""
     return (
-        f"{source}: no column is called {', '.join(LABELS)}, so all its pairs count as paraphrases, and "
-        "pairs that are none are sampled"
+        f"{source}: has no column {' or '.join(LABELS)}, so all pairs count as paraphrases, and negatives "
+        "are sampled; rename the column of the labels if there is one"
     )
 
 
@@ -120,7 +120,7 @@ def texts_of(pair: Paraphrase) -> tuple[str, str]:
 
 
 def paraphrase_table(results: Mapping[str, Any]) -> str:
-    """The figures of ``results.json`` as a plain table."""
+    """The figures of ``results.json`` as a text table."""
     head = f"{'pairs':>9}  {'label 1':>9}  {'layer':>5}  AUROC ×100 (95 %)"
     line = f"{results['count']:>9,}  {results['positives']:>9,}  {results['layer']:>5}  "
     lines = [head, line + with_interval(results, "auroc")]
@@ -128,25 +128,27 @@ def paraphrase_table(results: Mapping[str, Any]) -> str:
         lines.append("the pairs with label 0 were sampled by pairsmith")
     for name, figures in results.get("few_shot", {}).items():
         lines.append(
-            f"F1 ×100 of {figures['shots']} a class, {name}: {with_error(figures['f1'], figures['error'])}"
+            f"F1 ×100 with {figures['shots']} pairs per class, {name}: "
+            f"{with_error(figures['f1'], figures['error'])}"
         )
-    lines += learned_line(results, "pairs")
+    lines += trained_on_line(results, "pairs")
     return "\n".join(lines)
 
 
 def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
-    """Score a sample of the pairs, and fine-tune for an epoch, whose time depends on the splits alone."""
-    if settings.data in before:  # all pairs of a sample may have the same label
+    """Score a sample of the pairs, and fine-tune on one split for one epoch."""
+    if settings.data in before:  # in a sample, all pairs may have the same label
         pairs = list(read_paraphrases(settings.data))
-        sides = 1 if any(pair.label is not None for pair in pairs) else 2  # as many negatives are sampled
-        count = sides * counted(settings.data, before, len(pairs))
+        # Without labels, as many negatives are sampled.
+        factor = 1 if any(pair.label is not None for pair in pairs) else 2
+        count = factor * counted(settings.data, before, len(pairs))
     else:
         pairs, _ = paraphrase_pairs(settings.data, settings.seed)
         count = len(pairs)
-    judged = 0
+    judged_count = 0
     if judgements := settings.judgements:
         number = 0 if has_no_sample(judgements, before) else sum(1 for _ in read_pairs(judgements))
-        judged = counted(judgements, before, number)
+        judged_count = counted(judgements, before, number)
     begun = time.monotonic()
     encoder = load_token_encoder(settings.model, **load_options(settings))
     seconds = time.monotonic() - begun
@@ -160,26 +162,35 @@ def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
     )
     rounds = 1
     if settings.train and settings.tune:
-        few = training_splits(settings).pairs[settings.splits[0]]
+        training = training_splits(settings).pairs[settings.splits[0]]
         begun = time.monotonic()
         fine_tune(
-            encoder, few, layers, seed=settings.splits[0], special_tokens=settings.special_tokens, epochs=1
+            encoder,
+            training,
+            layers,
+            seed=settings.splits[0],
+            special_tokens=settings.special_tokens,
+            epochs=1,
         )
         seconds += (time.monotonic() - begun) * EPOCHS * len(settings.splits)
         rounds += len(settings.splits)
-    ways = (1 + settings.tune) if settings.train else 0
-    each_row = 80 + ways * (12 + 14 * len(settings.splits))
-    size = sum(len(pair.sentence1) + len(pair.sentence2) + each_row for pair in pairs) * count // len(pairs)
-    return extrapolated(lambda: score, pairs, count * rounds + judged, size, seconds=seconds, most=256)
+    encoder_kinds = (1 + settings.tune) if settings.train else 0
+    row_bytes = 80 + encoder_kinds * (12 + 14 * len(settings.splits))
+    size = sum(len(pair.sentence1) + len(pair.sentence2) + row_bytes for pair in pairs) * count // len(pairs)
+    return extrapolated(lambda: score, pairs, count * rounds + judged_count, size, seconds=seconds, most=256)
 
 
 evaluate_paraphrase = Evaluation("evaluate paraphrase", _read, _compute, paraphrase_table, _plan, _hashes)
 """Scores pairs of texts by BERTScore.
 
-``predictions.jsonl`` has a line for each pair: its texts, label and score, and with training pairs what
-``frozen`` and ``tuned`` predict after each split; ``results.json`` ``auroc`` ×100
-with its 95 % interval (``auroc_ci``), ``layer``, the ``count`` of pairs and of ``positives``, whether the
-``negatives`` are from ``people`` or ``sampled``; with training pairs also ``few_shot``, for ``frozen`` and
-``tuned`` the F1 ×100 (see ``over_splits``) and the ``shots``, ``negatives learned from``, and how many pairs
-were ``trained_on`` by a split; with human judgements the correlation ×100 of each layer (``layers``).
+``predictions.jsonl`` has a line for each pair: its texts, label and score and, with training pairs, the
+predictions with ``frozen`` and ``tuned`` encoders for each split. ``results.json`` has
+
+- ``auroc`` ×100 with its 95 % interval (``auroc_ci``), and the ``layer`` whose vectors were compared;
+- ``count``, the number of pairs, and ``positives``, the number of paraphrases among them;
+- ``negatives``: ``people`` if the data have labels, ``sampled`` if the negatives were sampled;
+- with training pairs: ``few_shot``, for ``frozen`` and ``tuned`` encoders the F1 ×100 (see ``over_splits``)
+  and the ``shots``; ``negatives learned from``, the origin of the training pairs' negatives; ``trained_on``,
+  the number of pairs that are also training pairs of a split;
+- with human judgements: ``layers``, the correlation ×100 of each layer with them.
 """

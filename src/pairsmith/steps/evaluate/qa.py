@@ -1,4 +1,4 @@
-"""Question answering: exact match and F1 of a reader's answers (M11, Q7)."""
+"""Question answering: exact match and F1 of the answers of a reader or a student (M11, Q7)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A question with a reader's answer and its scores; ``f1`` is within [0, 1]."""
+    """A question with a predicted answer and its scores."""
 
     id: str
     question: str
     prediction: str
-    answers: Sequence[str]
-    exact: bool
-    f1: float
+    answers: Sequence[str]  # the gold answers
+    exact: bool  # whether the prediction is one of these, after normalisation
+    f1: float  # in [0, 1], the largest over the gold answers
 
     @classmethod
     def of(cls, question: Question, prediction: str) -> "Answered":
         """Score ``prediction`` against all answers of ``question``."""
-        worth = exact_match(prediction, question.golds), f1(prediction, question.golds)
-        return cls(question.id, question.question, prediction, question.golds, *worth)
+        scores = exact_match(prediction, question.golds), f1(prediction, question.golds)
+        return cls(question.id, question.question, prediction, question.golds, *scores)
 
     def to_json(self) -> dict[str, JSON]:
         """A line of ``predictions.jsonl``."""
@@ -72,21 +72,21 @@ def _compute(settings: EvaluateQaSettings, questions: Sequence[Question], progre
 def answerer(
     settings: EvaluateQaSettings, progress: Progress, *, untrained: bool = False
 ) -> Callable[[Sequence[Question]], list[Answered]]:
-    """Load the model, a reader or a student (Q7); what is returned answers questions, in order.
+    """Load the model, a reader or a student (Q7), and return a function that answers questions, in order.
 
-    An ``untrained`` model gets the head of a reader, to measure the time; a student would be quicker.
+    An ``untrained`` model gets the head of a reader, for plans; a student would be faster.
     """
     from pairsmith.models.reader import answer, load_reader
     from pairsmith.models.span_answers import answer_with_span_encoder
     from pairsmith.models.span_encoder import load_span_encoder
     from pairsmith.models.span_heads import heads_kind
 
-    how = load_options(settings)
+    options = load_options(settings)
     answers: Callable[..., list[Prediction]]
     if not untrained and heads_kind(resolve_model(settings.model)) == "questions":
-        answers = partial(answer_with_span_encoder, load_span_encoder(settings.model, **how))
+        answers = partial(answer_with_span_encoder, load_span_encoder(settings.model, **options))
     else:
-        reader = load_reader(settings.model, fresh_head=untrained, **how)
+        reader = load_reader(settings.model, fresh_head=untrained, **options)
         answers = partial(answer, reader, batch_size=settings.batch_size)
 
     def answer_all(questions: Sequence[Question]) -> list[Answered]:
@@ -106,22 +106,22 @@ def answerer(
 
 
 def qa_figures(answered: Sequence[Answered], *, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
-    """Means over one or more questions, ×100, with 95 % intervals: the figures of ``results.json``.
+    """The figures of ``results.json``: means over one or more questions, ×100, with 95 % intervals.
 
-    Each of the ``bootstrap`` resamples draws as many questions as there are, with replacement, for both
-    means.
+    Each of the ``bootstrap`` resamples draws as many questions as there are, with replacement; both means are
+    computed over the same resample.
     """
     figures = {
         "exact": [100.0 * answer.exact for answer in answered],
         "f1": [100.0 * answer.f1 for answer in answered],
     }
-    means = {name: round(math.fsum(worth) / len(worth), 4) for name, worth in figures.items()}
+    means = {name: round(math.fsum(values) / len(values), 4) for name, values in figures.items()}
     limits = mean_intervals(figures, bootstrap=bootstrap, seed=seed)
     return {**means, **limits, "count": len(answered)}
 
 
 def qa_table(results: Mapping[str, Any]) -> str:
-    """The figures of ``results.json`` as a plain table of one line."""
+    """The figures of ``results.json`` as a text table of one line."""
     exact, overlap = (with_interval(results, name) for name in ("exact", "f1"))
     head = f"{'questions':>9}  {'exact match ×100 (95 %)':<25}F1 ×100 (95 %)"
     return f"{head}\n{results['count']:>9,}  {exact:<25}{overlap}"
@@ -141,8 +141,9 @@ def _plan(settings: EvaluateQaSettings, before: Before) -> Estimate:
 
 
 evaluate_qa = Evaluation("evaluate qa", _read, _compute, qa_table, _plan, _hash)
-"""Evaluates a reader on questions.
+"""Evaluates a reader or a student on questions.
 
-``predictions.jsonl`` has a line for each question (see ``Answered``), and ``results.json`` ``exact`` and
-``f1``, ×100, each with its 95 % interval (``exact_ci``), and the ``count`` of questions.
+``predictions.jsonl`` has a line for each question (see ``Answered``). ``results.json`` has the exact match
+(``exact``) and ``f1``, ×100, each with its 95 % interval (``exact_ci``, ``f1_ci``), and the number of
+questions (``count``).
 """

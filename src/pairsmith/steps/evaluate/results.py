@@ -21,30 +21,30 @@ from pairsmith.runs.storage import JSON, hash_bytes, hash_json, write_atomic
 from pairsmith.steps.shared import with_sources
 
 FEW_ROWS = 50
-"""Of fewer rows or queries a figure has an interval of some 20 points."""
+"""With fewer rows or queries, the interval of a figure is some 20 points wide or more."""
 FEW_PAIRS = 100
-"""Of fewer pairs a correlation of 80 has an interval of some 15 points or more."""
+"""With fewer pairs, the interval of a correlation of 80 is some 15 points wide or more."""
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
 AGAINST = "against"
-"""The figures of ``results.json`` that compare an evaluation with another one."""
+"""The key in ``results.json`` of the comparison with an earlier evaluation."""
 
 Figures = Mapping[str, Any]
 PredictionRows = Iterable[Mapping[str, Any]]
 Evaluated = tuple[Figures, PredictionRows | None]
-"""The figures of ``results.json``, and a line of ``predictions.jsonl`` for each row; None: no such file."""
+"""The figures of ``results.json``, and the lines of ``predictions.jsonl``; None: no such file is written."""
 
 S = TypeVar("S", bound=Settings)
 
 
 def with_evaluation_splits(settings: S, say: Say | None = None) -> S:
-    """The settings with a split named for each folder with several: ``test``, or ``train`` to train on.
+    """The settings with a split named for each folder with several: ``test``, for training data ``train``.
 
-    ``say`` is called with a message on the splits that are not used, if there are any.
+    ``say`` is called with a message about splits that are not used, if there are any.
     """
 
     def at_split(name: str, source: str) -> str:
-        if not is_folder(place(source) / "data"):  # other folders are left to the evaluation
+        if not is_folder(place(source) / "data"):  # the evaluation itself reads other kinds of folders
             return source
         if name == "train":
             return to_train_on(source, "learned from", say)
@@ -54,9 +54,10 @@ def with_evaluation_splits(settings: S, say: Say | None = None) -> S:
 
 
 def written_by_program(source: str, *steps: str) -> bool:
-    """Whether one of these steps wrote the folder, from texts that a language model had written.
+    """Whether ``source`` is a folder that one of ``steps`` wrote from texts that a language model generated.
 
-    Rows that ``postprocess`` made without a task, or ``filter-queries`` without a column kind, do not count.
+    A folder of ``postprocess`` without a task, or of ``filter-queries`` without a column ``kind``, was not
+    made from generated texts.
     """
     own = own_folder(source)
     if own is None:
@@ -70,7 +71,7 @@ def written_by_program(source: str, *steps: str) -> bool:
 
 
 class EvaluationRecord(Manifest):
-    """``about`` in ``results.json``: what was evaluated, and the hash of the predictions."""
+    """``about`` in ``results.json``: the provenance of the results, and the hashes of other files."""
 
     files: dict[str, str] = Field(default_factory=dict)
 
@@ -87,24 +88,25 @@ def evaluate_once(
     goes_on: bool = False,
     compare: Callable[[], Figures | None] | None = None,
 ) -> dict[str, Any]:
-    """Compute and write the results, unless the run's folder already holds those of the same evaluation.
+    """Compute and write the results, unless the run's folder already has results of the same evaluation.
 
     Args:
-        run: where to write; with ``fresh`` the results are computed in any case.
-        step: name of the step.
-        settings: of the evaluation; those that change no figure are only recorded in ``about``.
-        inputs: hashes of the data, by name.
-        models: revisions of the models, by name.
+        run: has the folder to write to; with ``fresh`` the results are computed in any case.
+        step: the name of the step.
+        settings: the settings of the evaluation; those that change no figure are only recorded in ``about``.
+        inputs: the hashes of the data, by name.
+        models: the revisions of the models, by name.
         compute: returns the figures and the predictions, see ``Evaluated``.
-        table: makes of the results what is shown to the user.
-        goes_on: whether ``compute`` keeps parts of its work in the folder, which therefore says at once whose
-            it is. With other settings a stopped evaluation goes on with those parts that are the same.
-        compare: for a step whose results may hold a comparison of the finished folder with something else,
-            under ``AGAINST``: returns it, None for no comparison. It does not identify the evaluation, and
-            replaces an earlier one.
+        table: formats the results as a table for the user.
+        goes_on: whether ``compute`` saves parts of its work in the folder, which an evaluation that was
+            stopped reuses, even with other settings. If so, ``results.json`` is first written without
+            figures, to identify the evaluation.
+        compare: returns a comparison of the finished folder with an earlier evaluation, or None. It is
+            written under ``AGAINST`` in place of any other comparison, and is not part of the identity of the
+            evaluation.
 
     Returns:
-        The content of ``results.json``: the figures, and ``about``, what they were computed from.
+        The content of ``results.json``: the figures, and their provenance (``about``).
     """
     identity = Identity.of(step, settings.deciding(), inputs, models)
     earlier = claim(
@@ -120,10 +122,10 @@ def evaluate_once(
         figures, predictions = compute()
         results = write_results(run, figures, predictions, about)
     if compare:
-        compared_before, comparison = results.pop(AGAINST, None), compare()
+        old_comparison, comparison = results.pop(AGAINST, None), compare()
         if comparison:
             results |= {AGAINST: comparison}
-        if comparison or compared_before:
+        if comparison or old_comparison:
             write_json(run.out / RESULTS, results)
     lock.release(run.out)
     if table:
@@ -132,7 +134,7 @@ def evaluate_once(
 
 
 def read_about(out: Place) -> EvaluationRecord:
-    """The record of what the results in ``out`` were computed from."""
+    """The provenance of the results in the folder ``out``; a ``FolderError`` if there are none."""
     try:
         record = EvaluationRecord.model_validate(json.loads((out / RESULTS).read_bytes())["about"])
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -142,25 +144,25 @@ def read_about(out: Place) -> EvaluationRecord:
 
 
 def is_intact(out: Place, record: EvaluationRecord) -> bool:
-    """Whether the results are complete and the files beside them unchanged."""
+    """Whether the results are complete, and the other files have not changed since they were written."""
     with reaching(out, StorageError):
         return record.complete and not changed_files(out, record.files)
 
 
 def read_finished(run: Run, earlier: EvaluationRecord | None) -> dict[str, Any] | None:
-    """The results that the run's folder holds; None if they are to be computed.
+    """The finished results in the run's folder; None if they have to be computed.
 
-    ``earlier`` is the record that ``claim`` found in the folder.
+    ``earlier`` is the record that ``claim`` read in the folder, None if there was none.
     """
     if earlier is None or run.fresh or not is_intact(run.out, earlier):
         return None
-    run.progress.say(f"{run.out}: already evaluated with these settings; --fresh computes again")
+    run.progress.say(f"{run.out}: already evaluated with these settings; give --fresh to evaluate again")
     results: dict[str, Any] = json.loads((run.out / RESULTS).read_bytes())
     return results
 
 
 def begin(run: Run, about: Mapping[str, Any]) -> None:
-    """Write a record without figures, so that the folder says whose it is."""
+    """Write ``results.json`` without figures, to identify the evaluation that the folder belongs to."""
     write_json(run.out / RESULTS, {"about": {**about, "complete": False}})
     run.on_begun()
 
@@ -168,9 +170,9 @@ def begin(run: Run, about: Mapping[str, Any]) -> None:
 def write_results(
     run: Run, figures: Figures, predictions: PredictionRows | None, about: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write both files, in an order that lets a run stopped at any moment be continued.
+    """Write both files, in an order in which a run that is stopped at any moment can be continued.
 
-    The content of ``results.json`` is returned: ``figures``, and ``about`` with the predictions' hash.
+    Returns the content of ``results.json``: ``figures``, and ``about`` with the hash of the predictions.
     """
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in predictions or ()]
     data = "".join(f"{line}\n" for line in lines).encode()
@@ -185,50 +187,53 @@ def write_results(
 
 
 def over_splits(f1: Mapping[int, float]) -> dict[str, Any]:
-    """The mean ``f1`` over the splits, its standard ``error``, and the figure of each of the ``splits``.
+    """The mean ``f1`` over the splits, its standard ``error``, and the F1 of each split (``splits``).
 
-    One split alone has no error (None).
+    ``f1`` has the F1 ×100 of each split, by the number of the split. With one split, the error is None.
     """
     mean, error = mean_and_error(list(f1.values()))
     return {"f1": mean, "error": error, "splits": {str(n): round(value, 4) for n, value in f1.items()}}
 
 
 def mean_line(name: str, mean: float, error: float | None, figures: Iterable[float]) -> str:
-    """A line of a table: the mean, its error, and the figures that it was made from."""
+    """A line of a table: the mean of ``figures``, its standard error, and the figures."""
     return f"{name:<12}{with_error(mean, error):<18}{' '.join(f'{value:.1f}' for value in figures)}"
 
 
 def with_error(mean: float, error: float | None) -> str:
-    """A mean and its standard error, for a table; None is that of a single figure."""
+    """A mean and its standard error, for a table; the error of a single figure is None."""
     return f"{mean:.2f}" if error is None else f"{mean:.2f} ± {error:.2f}"
 
 
-def learned_texts(trained: Iterable[Sequence[str]], tested: Iterable[Sequence[str]]) -> int:
-    """How many of the ``tested`` rows, each by its texts, are among the ``trained`` ones.
+def count_trained_on(training: Iterable[Sequence[str]], test: Iterable[Sequence[str]]) -> int:
+    """The number of test rows that are also training rows; both are given by the texts of each row.
 
     Case, spaces, punctuation and the order of the texts do not matter.
     """
-    known = {fingerprint_of(*texts) for texts in trained}
-    return sum(fingerprint_of(*texts) in known for texts in tested)
+    fingerprints = {fingerprint_of(*texts) for texts in training}
+    return sum(fingerprint_of(*texts) in fingerprints for texts in test)
 
 
-def learned_line(results: Mapping[str, Any], rows: str) -> list[str]:
-    """A line of a table on test rows that were trained on, of results with ``trained_on``; none without."""
-    if not (known := results.get("trained_on")):
+def trained_on_line(results: Mapping[str, Any], rows: str) -> list[str]:
+    """A line of a table on test rows that are also training rows; no line if there are none.
+
+    ``rows`` names the rows, such as ``pairs``.
+    """
+    if not (count := results.get("trained_on")):
         return []
     return [
-        f"{known:,} of the {results['count']:,} {rows} are trained on by a split: F1 is better than it would "
-        "be on others"
+        f"{count:,} of the {results['count']:,} {rows} are also training {rows} of a split: F1 is better "
+        f"than it would be on other {rows}"
     ]
 
 
 def hash_rows(rows: JSON) -> str:
-    """SHA-256 of rows, whatever the format of their file."""
+    """SHA-256 of the values of rows; it does not depend on the format of their file."""
     return hash_json(rows)
 
 
 def with_interval(figures: Mapping[str, Any], name: str) -> str:
-    """A figure of ``results.json`` and its interval, for a table."""
+    """A figure of ``results.json`` and its 95 % interval, for a table."""
     limits = figures[f"{name}_ci"]
-    spread = "" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]"
-    return f"{figures[name]:6.2f}{spread}"
+    interval = "" if limits is None else f"  [{limits[0]:.2f}, {limits[1]:.2f}]"
+    return f"{figures[name]:6.2f}{interval}"

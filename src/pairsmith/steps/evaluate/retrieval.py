@@ -1,4 +1,4 @@
-"""Retrieval: does a model rank the documents that are relevant to a query above all others?"""
+"""Retrieval: does a model rank the documents that are relevant to a query above all other documents?"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -42,30 +42,34 @@ from pairsmith.steps.kept_vectors import remove_vectors
 from pairsmith.steps.planning import counted, first_passages, has_no_sample
 
 OWN_VECTORS = "vectors-so-far"
-"""Folder of an evaluation that is not finished, with the documents' vectors."""
+"""Folder with the documents' vectors inside the run's folder, until the evaluation is finished."""
 
 
 def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[str, Any]:
     """Rank the documents for each query, write the results into the run's folder, and show a table.
 
-    ``results.json``, which is returned, has the mean of each of ``MEASURES`` over the queries, ×100, under
-    its name (``ndcg@10``), with its 95 % interval (``ndcg@10_ci``), the number of ``queries`` and
-    ``documents``, whether a program wrote the queries (``by_program``), and under ``faults`` how many of them
-    could not be used, and why. ``predictions.jsonl`` has a line for each query, with its figures ×100 and the
-    documents that were retrieved first. The documents' vectors are kept in the folder ``vectors`` of the
-    settings, or else in ``OWN_VECTORS`` of the run's folder until the evaluation is finished. With
-    ``against`` the results have what ``retrieval_differences`` returns under this name.
+    ``results.json``, whose content is returned, has
+
+    - for each of ``MEASURES``, such as ``ndcg@10``, the mean over the queries ×100 and its 95 % interval
+      (``ndcg@10_ci``);
+    - the numbers of ``queries`` and ``documents``, and whether a program wrote the queries (``by_program``);
+    - ``faults``: the number of queries that could not be used, by reason;
+    - with ``against``, under this name: what ``retrieval_differences`` returns.
+
+    ``predictions.jsonl`` has a line for each query, with its figures ×100 and the first documents that were
+    retrieved. The documents' vectors are kept in the folder ``vectors`` of the settings or, without it, in
+    ``OWN_VECTORS`` until the evaluation is finished.
     """
     settings = resolve_dtype(settings, run)
     if settings.model.startswith(GLOVE):
         raise ModelError(
-            f"model {settings.model}: evaluate retrieval takes no GloVe vectors; evaluate sts does"
+            f"model {settings.model}: evaluate retrieval does not support GloVe vectors; use evaluate sts"
         )
     revision = bm25_revision() if settings.model == BM25 else model_revision(settings.model)
     data = retrieval_data(settings, run.progress)
     data.tell(run.progress.say)
-    if not settings.exclude_own and not settings.corpus:  # rows of queries have no ids of documents
-        tell_own(data, run.progress)
+    if not settings.exclude_own and not settings.corpus:  # with a corpus, queries have no ids of documents
+        report_queries_in_corpus(data, run.progress)
     digest = data.digest()
     if settings.against is not None:
         refuse_source(run, against=settings.against)
@@ -103,8 +107,9 @@ def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, 
     by_program = written_by_program(settings.data, "filter-queries", "queries")
     if by_program:
         run.progress.say(
-            f"{settings.data}: a program wrote these queries, and filter-queries kept those whose chunk its "
-            "encoder finds; encoders like it do better on these queries than on people's, and BM25 does not"
+            f"{settings.data}: a program wrote these queries, and filter-queries kept those for which its "
+            "encoder retrieves the right chunk; similar encoders, but not BM25, have better figures on them "
+            "than on people's queries"
         )
     counts = {"queries": len(data.queries), "documents": len(data.documents), "by_program": by_program}
     faults = {fault: len(ids) for fault, ids in data.faults.items()}
@@ -114,7 +119,7 @@ def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, 
             "text": text,
             **{name: round(figures[row], 4) for name, figures in by_measure.items()},
             "relevant": {name: grade for name, grade in data.relevance[query].items() if grade > 0},
-            # Nine digits are what tells any two float32 numbers apart.
+            # With nine digits, any two float32 numbers differ.
             "retrieved": {name: float(f"{score:.9g}") for name, score in rankings.best(row, settings.keep)},
         }
         for row, (query, text) in enumerate(data.queries.items())
@@ -128,12 +133,12 @@ def _compared_with(
     data: RetrievalSet,
     run: Run,
 ) -> dict[str, Any] | None:
-    """The comparison with an earlier evaluation; None where none is given."""
+    """The comparison with the earlier evaluation; None if there is none."""
     if earlier is None:
         return None
     if len(data.queries) < FEW_ROWS:
         run.progress.say(
-            f"{len(data.queries)} queries are few: their intervals come out too short, so take better or "
+            f"{len(data.queries)} queries are few, which makes the intervals too narrow: take better or "
             "worse as a hint only"
         )
     own = figures_in(run.out, list(data.queries))
@@ -141,32 +146,38 @@ def _compared_with(
 
 
 def figures_of_queries(data: RetrievalSet, rankings: Rankings) -> dict[str, list[float]]:
-    """The figures of each query, ×100, by the names of ``MEASURES``."""
+    """For each of ``MEASURES``, the figures of all queries, ×100."""
     relevance = list(data.relevance.values())
     judged = [np.array(list(grades.values()), np.int64) for grades in relevance]
-    pairs = list(zip(ranked_grades(rankings, relevance), judged, strict=True))
-    return {name: [100.0 * measure(*pair) for pair in pairs] for name, measure in MEASURES.items()}
+    grades_of_queries = list(zip(ranked_grades(rankings, relevance), judged, strict=True))
+    return {
+        name: [100.0 * measure(ranked, grades) for ranked, grades in grades_of_queries]
+        for name, measure in MEASURES.items()
+    }
 
 
-def tell_own(data: RetrievalSet, progress: Progress) -> None:
-    """Say how many queries are documents themselves, which any search finds first."""
-    own = [query for query, text in data.queries.items() if data.documents.get(query, "").endswith(text)]
-    if own:
+def report_queries_in_corpus(data: RetrievalSet, progress: Progress) -> None:
+    """Report the number of queries that are also documents, which any search ranks first."""
+    in_corpus = [
+        query for query, text in data.queries.items() if data.documents.get(query, "").endswith(text)
+    ]
+    if in_corpus:
         progress.say(
-            f"{data.name}: {len(own):,} of {len(data.queries):,} queries are documents too, of the same id "
-            f"and text ({own[0]}); --exclude-own leaves these out of their queries' rankings"
+            f"{data.name}: {len(in_corpus):,} of {len(data.queries):,} queries are also documents, with the "
+            f"same id and text ({in_corpus[0]}); --exclude-own removes them from their queries' rankings"
         )
 
 
 def retrieval_table(results: Mapping[str, Any]) -> str:
-    """The figures of ``results.json`` as a plain table, a line for each measure."""
+    """The figures of ``results.json`` as a text table with a line for each measure."""
     head = f"{results['queries']:,} queries, {results['documents']:,} documents"
     lines = [f"{name:<14}{with_interval(results, name)}" for name in MEASURES]
-    below = [retrieval_comparison(results["against"])] if "against" in results else []
-    return "\n".join([head, f"{'measure':<14}{'×100':>6}  (95 %)", *lines, *below])
+    comparison = [retrieval_comparison(results["against"])] if "against" in results else []
+    return "\n".join([head, f"{'measure':<14}{'×100':>6}  (95 %)", *lines, *comparison])
 
 
 _STAND_IN = "A text that stands in for those of the folder."
+"""The only text of a plan's sample if an earlier step will make the documents and queries."""
 
 
 def plan_evaluate_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> Estimate:
@@ -185,7 +196,7 @@ def plan_evaluate_retrieval(settings: EvaluateRetrievalSettings, before: Before)
 def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> tuple[list[str], int, int]:
     """A sample of the documents and queries, the number of both together, and the number of queries.
 
-    An earlier step that will make a folder in BEIR's layout does not say how many there will be: none count.
+    If an earlier step will make a folder in BEIR's layout, these numbers are unknown, and 0 is returned.
     """
     if before.keys().isdisjoint({settings.data, *settings.corpus}):
         data = retrieval_data(settings, Silent())

@@ -30,7 +30,7 @@ Language = Literal[
     "swedish",
     "turkish",
 ]
-"""Languages with a stemmer and stop words."""
+"""Languages that have a stemmer and stop words; ``none`` for neither."""
 
 OfQueries = Annotated[
     str | None,
@@ -57,14 +57,14 @@ Dimensions = Annotated[
 OfWords = Annotated[
     Language,
     Field(
-        description="With --model bm25: the language of the stemmer and the stop words; none: words are "
-        "compared as they are."
+        description="With --model bm25: the language of the stemmer and the stop words. none: words are "
+        "compared unchanged, and none is left out."
     ),
 ]
 
 
 def refuse_without_effect(settings: Settings, model: str) -> None:
-    """Refuse settings of encoders beside bm25, and those of bm25 beside an encoder."""
+    """Refuse settings that have no effect: those of encoders with bm25, and those of bm25 with an encoder."""
     if model == BM25:
         names = ("query_prompt", "document_prompt", "dimensions", "pooling", "max_length", "vectors")
         refuse(settings, names, "with bm25, which has no vectors")
@@ -73,7 +73,7 @@ def refuse_without_effect(settings: Settings, model: str) -> None:
 
 
 class EvaluateRetrievalSettings(Settings):
-    """How many of the documents that are relevant to a query are retrieved, and how near the top."""
+    """How many of the documents that are relevant to a query are retrieved, and at which ranks."""
 
     model: str = Field(
         description="Encoder: a folder or Hub id of a sentence-transformers or transformers model, "
@@ -89,9 +89,9 @@ class EvaluateRetrievalSettings(Settings):
     )
     corpus: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Documents for --data that has rows with the columns query and chunk, the id of the "
-        "document that answers it, or query and positive, its text: a folder that chunk wrote, or rows with "
-        "the columns id, title and text.",
+        description="Documents to search: a folder that chunk wrote, or rows with the columns id, title and "
+        "text. The rows of --data then have the columns query and chunk, the id of the document that answers "
+        "the query, or query and positive, the text of this document.",
         json_schema_extra=BY_CONTENT,
     )
     split: str | None = Field(
@@ -103,20 +103,21 @@ class EvaluateRetrievalSettings(Settings):
     document_prompt: OfDocuments = None
     against: str | None = Field(
         default=None,
-        description="Folder that evaluate retrieval wrote on the same queries and documents: also say by "
-        "how much each figure differs from the one there, with a 95 % interval over the queries, and whether "
-        "that is better, worse or within noise.",
+        description="Folder of an earlier evaluate retrieval on the same queries and documents. The results "
+        "then also show how much each figure differs from the earlier one, with a 95 % interval over the "
+        "queries, and whether it is better, worse or within noise.",
         json_schema_extra=BY_CONTENT,
     )
     depth: int = Field(
         default=1000,
         ge=100,
-        description="Number of documents retrieved for each query; map depends on it.",
+        description="Number of documents retrieved for each query; the mean average precision (map) depends "
+        "on it.",
     )
     exclude_own: bool = Field(
         default=False,
-        description="Leave out the document that has the query's own id, as BEIR does; for data sets whose "
-        "queries are documents too, such as ArguAna and Quora.",
+        description="Do not retrieve the document with the query's own id, as BEIR does; for data sets whose "
+        "queries are also documents, such as ArguAna and Quora.",
     )
     keep: int = Field(
         default=10,

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Places = NDArray[np.int64]
+"""Positions in ``ranking_order``."""
 
 DOCUMENTS_AT_ONCE = 10 * BLOCK
-"""Documents whose vectors are held at once, and after which the nearest are kept."""
+"""Number of documents whose vectors are in memory at a time."""
 QUERIES_AT_ONCE = 2_048
-"""Queries whose nearest documents are searched for at once."""
+"""Number of queries whose nearest documents are searched for in one step."""
 _OTHER_KINDS = ("ForSequenceClassification", "ForQuestionAnswering", "ForTokenClassification")
-"""How the classes of models that are no encoders end."""
+"""Endings of the class names of models that are no encoders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ class Rankings:
 
     Attributes:
         documents: the ids of all documents, in ``ranking_order``.
-        places: ``(n, depth)``, the place of each retrieved document in ``documents``; -1 where fewer
-            were retrieved.
-        scores: ``(n, depth)``, -inf where fewer were retrieved.
+        places: ``(n, depth)``, the position of each retrieved document in ``documents``; -1 if fewer
+            documents were retrieved.
+        scores: ``(n, depth)`` float32, the score of each retrieved document; -inf if fewer were retrieved.
     """
 
     documents: Sequence[str]
@@ -56,24 +57,24 @@ class Rankings:
     scores: Float32s
 
     def best(self, query: int, count: int) -> Iterator[tuple[str, float]]:
-        """The first documents retrieved for a query, each with its score; fewer if fewer were retrieved."""
+        """The ids and scores of the first ``count`` documents retrieved for a query; there may be fewer."""
         for place, score in zip(self.places[query, :count], self.scores[query, :count], strict=True):
             if place >= 0:
                 yield self.documents[place], float(score)
 
 
 Search = Callable[[Mapping[str, str], Sequence[str], int], Rankings]
-"""Ranks documents, by their ids, for queries, down to a depth."""
+"""Ranks documents for queries: a function of the documents by id, the queries, and the depth."""
 
 
 def ranking_order(ids: Collection[str]) -> tuple[list[str], Places]:
-    """The ids in the order in which documents of equal scores rank, and the place of each id there.
+    """The ids in the order in which documents with equal scores rank, and the position of each id there.
 
-    As for trec_eval it is the descending order of their bytes.
+    It is the descending order of their bytes, as in trec_eval. The positions are in the order of ``ids``.
     """
     ordered = sorted(ids, reverse=True)
-    place_of = {name: place for place, name in enumerate(ordered)}
-    return ordered, np.array([place_of[name] for name in ids], np.int64)
+    positions = {name: position for position, name in enumerate(ordered)}
+    return ordered, np.array([positions[name] for name in ids], np.int64)
 
 
 def retrieve(
@@ -83,10 +84,10 @@ def retrieve(
     progress: Progress,
     vectors: KeptVectors | None = None,
 ) -> Rankings:
-    """The ``depth`` best documents for each query, by the model of ``settings``.
+    """The ``depth`` documents with the highest scores for each query, by the model of ``settings``.
 
-    Blank documents are not retrieved, and with ``exclude_own`` neither is a document with the query's own id.
-    Those vectors of documents that are in ``vectors`` are not computed again.
+    Blank documents are not retrieved, nor, with ``exclude_own``, the document with the query's own id. The
+    vectors of documents that ``vectors`` has saved are read instead of computed.
     """
     documents = {document: text for document, text in documents.items() if text}
     depth = min(settings.depth + settings.exclude_own, len(documents))
@@ -99,7 +100,7 @@ def searcher(
     progress: Progress,
     vectors: KeptVectors | None = None,
 ) -> Search:
-    """A function that ranks documents by the model of ``settings``, which is loaded."""
+    """Load the model of ``settings``, and return a function that ranks documents with it."""
     if settings.model == BM25:
         return partial(by_bm25, language=settings.language, progress=progress)
     encoder = retrieval_encoder(settings)
@@ -108,19 +109,20 @@ def searcher(
 
 
 def _without_own(rankings: Rankings, queries: Sequence[str], depth: int) -> Rankings:
-    """The rankings without the documents that have the ids of their queries."""
+    """The first ``depth`` documents of each ranking without the document that has the query's id."""
     numbers = {document: number for number, document in enumerate(rankings.documents)}
     own = np.array([numbers.get(query, len(numbers)) for query in queries])
+    # A stable sort moves empty places (1) and the own document (2) to the end.
     last = np.where(rankings.places == own[:, None], 2, rankings.places < 0)
     order = last.argsort(axis=1, kind="stable")[:, :depth]
-    gone = np.take_along_axis(last, order, axis=1) > 0
-    places = np.where(gone, -1, np.take_along_axis(rankings.places, order, axis=1))
-    scores = np.where(gone, -np.inf, np.take_along_axis(rankings.scores, order, axis=1))
+    removed = np.take_along_axis(last, order, axis=1) > 0
+    places = np.where(removed, -1, np.take_along_axis(rankings.places, order, axis=1))
+    scores = np.where(removed, -np.inf, np.take_along_axis(rankings.scores, order, axis=1))
     return Rankings(rankings.documents, places, scores.astype(np.float32))
 
 
 def ranked_grades(rankings: Rankings, relevance: Sequence[Mapping[str, int]]) -> list[Grades]:
-    """The relevance of the documents retrieved for each query, best first, ``(depth,)``; 0 if not judged."""
+    """For each query, the grades of the retrieved documents by rank, ``(depth,)``; 0 if not judged."""
     numbers = {document: number for number, document in enumerate(rankings.documents)}
     by_query = []
     for places, judged in zip(rankings.places, relevance, strict=True):
@@ -136,7 +138,7 @@ def ranked_grades(rankings: Rankings, relevance: Sequence[Mapping[str, int]]) ->
 
 
 class _NamesEncoder(ReadsModel, Protocol):
-    """Settings that name an encoder, and how it is loaded."""
+    """Settings that name an encoder, and that say how it is loaded."""
 
     @property
     def model(self) -> str: ...
@@ -153,7 +155,7 @@ class _NamesEncoder(ReadsModel, Protocol):
 
 
 def kept_vectors(settings: _NamesEncoder, folder: Place, revision: str) -> KeptVectors:
-    """The vectors in a folder of documents that ``retrieval_encoder``, of this revision, encodes."""
+    """The document vectors in ``folder`` by ``retrieval_encoder``; ``revision`` is that of the encoder."""
     return KeptVectors.of(
         folder,
         revision,
@@ -166,13 +168,13 @@ def kept_vectors(settings: _NamesEncoder, folder: Place, revision: str) -> KeptV
 
 
 def retrieval_encoder(settings: _NamesEncoder) -> "SentenceTransformer":
-    """The encoder of ``settings``, with the prompts and the number of dimensions that these name."""
+    """Load the encoder of ``settings``, with their prompts and number of dimensions."""
     _refuse_other_kinds(settings.model)
     encoder = load_sentence_encoder(settings.model, pooling=settings.pooling, **load_options(settings))
     if encoder.similarity_fn_name not in ("cosine", "dot"):
         raise ModelError(
-            f"model {settings.model}: its vectors are compared by {encoder.similarity_fn_name}; documents "
-            "are ranked by cosine or dot"
+            f"model {settings.model}: its vectors are compared by {encoder.similarity_fn_name}; give an "
+            "encoder whose vectors are compared by cosine or dot product"
         )
     for name, prompt in (("query", settings.query_prompt), ("document", settings.document_prompt)):
         if prompt is not None:
@@ -180,27 +182,29 @@ def retrieval_encoder(settings: _NamesEncoder) -> "SentenceTransformer":
     if settings.dimensions is not None:
         width = encoder.get_embedding_dimension()
         if settings.dimensions > width:
-            raise SettingsError(f"--dimensions {settings.dimensions}: the model's vectors have only {width}")
+            raise SettingsError(
+                f"--dimensions {settings.dimensions}: the model's vectors have only {width}; give fewer"
+            )
         encoder.truncate_dim = settings.dimensions
     return encoder
 
 
 def _refuse_other_kinds(model: str) -> None:
-    """Refuse a cross-encoder, a reader or a tagger, which loads as an encoder and gives vectors of no use."""
-    where = resolve_model(model)
-    architectures = _json_in(where, "config.json").get("architectures") or [""]
-    saved = _json_in(where, "config_sentence_transformers.json")
-    encodes = saved and saved.get("model_type") != "CrossEncoder"
-    if not encodes and all(str(name).endswith(_OTHER_KINDS) for name in architectures):
+    """Refuse a cross-encoder, a reader or a tagger, which loads as an encoder but has useless vectors."""
+    folder = resolve_model(model)
+    architectures = _json_in(folder, "config.json").get("architectures") or [""]
+    config = _json_in(folder, "config_sentence_transformers.json")
+    is_encoder = config and config.get("model_type") != "CrossEncoder"
+    if not is_encoder and all(str(name).endswith(_OTHER_KINDS) for name in architectures):
         raise ModelError(
-            f"model {model}: a model of the kind {architectures[0]}, which gives scores or answers and "
-            "no vectors of texts; give a sentence encoder, such as train-retriever trains"
+            f"model {model}: is a {architectures[0]}, which predicts scores or answers instead of vectors of "
+            "texts; give a sentence encoder, such as train-retriever trains"
         )
 
 
-def _json_in(where: str, name: str) -> dict[str, Any]:
-    """The object in a file of a resolved model; empty where there is none, of which loading tells."""
-    file = file_of(where, name)
+def _json_in(folder: str, name: str) -> dict[str, Any]:
+    """The JSON object in a file of a resolved model; empty if there is none, which loading reports."""
+    file = file_of(folder, name)
     try:
         content = json.loads(file.read_bytes()) if file else {}
     except ValueError:
@@ -218,19 +222,22 @@ def by_vectors(
     progress: Progress,
     vectors: KeptVectors | None = None,
 ) -> Rankings:
-    """The ``depth`` documents nearest to each query, by cosine or dot product, whichever the encoder says.
+    """The ``depth`` documents most similar to each query, by the encoder's similarity: cosine or dot product.
 
-    For ``vectors`` see ``document_vectors``.
+    For ``vectors``, see ``document_vectors``.
     """
     best: list[Neighbours] = []
     encode = partial(encode_texts, encoder, batch_size=batch_size)
     if vectors:
         vectors.has_all(in_batches(list(documents.values()), BLOCK), progress.say)
     with progress.task("encode", len(queries) + len(documents), "texts") as bar:
-        asked = encode(queries, side="query", advance=bar.advance)
-        x = torch.split(comparison_vectors(encoder, queries, "query", asked), QUERIES_AT_ONCE)
+        query_vectors = encode(queries, side="query", advance=bar.advance)
+        x = torch.split(comparison_vectors(encoder, queries, "query", query_vectors), QUERIES_AT_ONCE)
         for numbers, y in document_vectors(encoder, documents, encode, bar.advance, vectors):
-            best = [nearest_with(some, y, numbers, before, depth) for some, before in zip_longest(x, best)]
+            best = [
+                nearest_with(queries_x, y, numbers, previous, depth)
+                for queries_x, previous in zip_longest(x, best)
+            ]
     return Rankings(
         ranking_order(documents)[0],
         torch.cat([neighbours.ids for neighbours in best]).numpy(),
@@ -239,16 +246,16 @@ def by_vectors(
 
 
 def nearest_with(
-    x: torch.Tensor, y: torch.Tensor, numbers: torch.Tensor, before: Neighbours | None, depth: int
+    x: torch.Tensor, y: torch.Tensor, numbers: torch.Tensor, previous: Neighbours | None, depth: int
 ) -> Neighbours:
-    """The ``depth`` nearest of each x among those found ``before`` and y.
+    """The ``depth`` nearest neighbours of each x among its ``previous`` neighbours and y.
 
     ``x`` is ``(n, d)`` and ``y`` ``(m, d)``, float32; ``numbers``, ``(m,)`` int64, are the ids of y,
-    ascending. There are fewer where there were fewer in all.
+    ascending. There are fewer neighbours if there are fewer than ``depth`` candidates.
     """
     neighbours = nearest(x, y, depth)
     neighbours = Neighbours(numbers[neighbours.ids], neighbours.similarities)
-    return merged([before, neighbours], depth) if before else neighbours
+    return merged([previous, neighbours], depth) if previous else neighbours
 
 
 def document_vectors(
@@ -258,14 +265,18 @@ def document_vectors(
     advance: Advance,
     kept: KeptVectors | None = None,
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """The vectors of documents, ``DOCUMENTS_AT_ONCE`` together.
+    """Yields the vectors of documents in parts of ``DOCUMENTS_AT_ONCE`` documents.
 
-    Each part has the places of its documents in ``ranking_order``, ascending, ``(m,)`` int64, and their
-    ``comparison_vectors``, ``(m, d)``. They are read and encoded in the order of ``documents``, so that
-    ``kept`` has those of the steps that read the same.
+    Each part has the positions of its m documents in ``ranking_order``, ascending, ``(m,)`` int64, and their
+    ``comparison_vectors``, ``(m, d)``. Documents are encoded in the order of ``documents``, so that ``kept``
+    can have the blocks that another step encoded.
 
     Args:
-        encode: ``encode_texts`` with this encoder; ``advance`` and ``kept``: as for ``KeptVectors.vectors``.
+        encoder: the encoder.
+        documents: the texts by id.
+        encode: ``encode_texts`` with this encoder.
+        advance: called with the number of documents that have been encoded.
+        kept: saved vectors; None to encode all documents.
     """
     texts, places = list(documents.values()), torch.from_numpy(ranking_order(documents)[1])
     encode = partial(encode, side="document")
@@ -282,7 +293,11 @@ def document_vectors(
 def comparison_vectors(
     encoder: "SentenceTransformer", texts: Sequence[str], side: Side, vectors: Float32s
 ) -> torch.Tensor:
-    """The encoder's ``vectors`` of texts, ``(n, d)``, as they are compared: float32. Equal texts have one."""
+    """The encoder's ``vectors`` of texts, ``(n, d)`` float32, prepared for comparison by dot product.
+
+    They have length 1 for queries, and for documents if the encoder's similarity is the cosine. Equal texts
+    get exactly the same vector, so that their scores are equal.
+    """
     if not np.isfinite(vectors).all():
         raise not_finite("the model gives vectors")
     compared = torch.from_numpy(vectors)
@@ -304,9 +319,9 @@ def by_bm25(
     language: Language,
     progress: Progress,
 ) -> Rankings:
-    """The ``depth`` documents with the highest BM25 for each query; only those that share a word with it.
+    """The ``depth`` documents with the highest BM25 scores for each query, see ``WordIndex``.
 
-    See ``WordIndex``.
+    Only documents that share a word with the query are retrieved.
     """
     ids, _ = ranking_order(documents)
     with progress.task("search", len(queries), "queries") as bar:

@@ -34,7 +34,9 @@ from pairsmith.steps.shared import load_options, named
 def _read(settings: EvaluateSentimentSettings) -> list[Opinion]:
     opinions = list(read_opinions(settings.data))
     if len({opinion.positive for opinion in opinions}) < 2:
-        raise InputError(f"{settings.data}: all {len(opinions):,} texts have the same label; both are needed")
+        raise InputError(
+            f"{settings.data}: all {len(opinions):,} texts have the same label; give texts of both labels"
+        )
     return opinions
 
 
@@ -43,11 +45,11 @@ def _compute(
 ) -> Evaluated:
     judged = judge(settings, progress)([opinion.text for opinion in opinions])
     gold = np.array([opinion.positive for opinion in opinions])
-    ways = {name: judged.positive(name) for name in CALIBRATIONS}
-    figures: dict[str, Any] = {name: accuracies(predicted, gold) for name, predicted in ways.items()}
+    predicted = {name: judged.positive(name) for name in CALIBRATIONS}
+    figures: dict[str, Any] = {name: accuracies(positive, gold) for name, positive in predicted.items()}
     figures["ranking"] = of_prompts("auroc", [100 * auroc(leads, gold) for leads in judged.leads()])
     scores = judged.scores.swapaxes(0, 1).tolist()
-    rows = zip(opinions, scores, ways["calibrated"].T.tolist(), judged.rationales, strict=True)
+    rows = zip(opinions, scores, predicted["calibrated"].T.tolist(), judged.rationales, strict=True)
     return figures | {"count": len(opinions)}, [
         {
             "text": opinion.text,
@@ -64,57 +66,58 @@ def _compute(
 def judge(
     settings: EvaluateSentimentSettings, progress: Progress, *, untrained: bool = False
 ) -> Callable[[Sequence[str]], Judged]:
-    """Load the model; what is returned scores texts with every prompt, by the method of the settings (Q11).
+    """Load the model, and return a function that scores texts with every prompt of the method (Q11).
 
-    An ``untrained`` model gets the heads that it lacks, to measure the time.
+    An ``untrained`` model gets the heads that it lacks, for plans.
     """
-    how: dict[str, Any] = {"batch_tokens": settings.batch_tokens, "progress": progress}
+    options: dict[str, Any] = {"batch_tokens": settings.batch_tokens, "progress": progress}
     if settings.method == "mask":
-        network, tokenizer, longest = load_with_head(
+        network, tokenizer, limit = load_with_head(
             settings.model, "masked language modelling", device=settings.device, dtype=settings.dtype
         )
-        model = TextModel(network, tokenizer, min(settings.max_length or longest, longest))
-        score = partial(judge_by_mask, model, **how)
+        model = TextModel(network, tokenizer, min(settings.max_length or limit, limit))
+        score = partial(judge_by_mask, model, **options)
     elif settings.method == "reader":
         reader = load_reader(settings.model, fresh_head=untrained, **load_options(settings))
-        score = partial(judge_by_reader, reader, item=settings.item, **how)
+        score = partial(judge_by_reader, reader, item=settings.item, **options)
     else:
         encoder = load_span_encoder(settings.model, fresh_heads=untrained, **load_options(settings))
-        score = partial(judge_by_questions, encoder, item=settings.item, **how)
+        score = partial(judge_by_questions, encoder, item=settings.item, **options)
     return named(settings.model)(score)
 
 
 def accuracies(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, Any]:
-    """Accuracy ×100 of each prompt's predictions, ``(p, n)``, their mean, and its standard error.
+    """The accuracy ×100 of each prompt, their mean, and its standard error.
 
-    ``best_prompt`` is that of the prompt ``RATIONALES``, which did best on SST-2 in the paper.
+    ``predicted`` is ``(p, n)``, the predictions of p prompts for n texts; ``gold`` is ``(n,)``; True means
+    positive. ``best_prompt`` is the accuracy of the prompt ``RATIONALES``, the paper's best on SST-2.
     """
     figures = of_prompts("accuracy", (100.0 * (predicted == gold).mean(axis=1)).tolist())
     return figures | ({"best_prompt": figures["prompts"][RATIONALES]} if len(predicted) > RATIONALES else {})
 
 
 def of_prompts(name: str, values: Sequence[float]) -> dict[str, Any]:
-    """A figure's mean over the prompts, under its name, the standard error, and that of each prompt.
+    """A figure for ``results.json``: its mean over the prompts, the standard error, and each prompt's value.
 
-    A single prompt has no error (None).
+    With a single prompt, the error is None.
     """
     mean, error = mean_and_error(values)
     return {name: mean, "error": error, "prompts": [round(value, 4) for value in values]}
 
 
 def sentiment_table(results: Mapping[str, Any]) -> str:
-    """The figures of ``results.json`` as a plain table."""
+    """The figures of ``results.json`` as a text table."""
     lines = [f"{results['count']:,} texts", f"{'':<12}{'accuracy ×100':<18}of each prompt"]
-    shown = [(name, name, "accuracy") for name in CALIBRATIONS] + [("ranking", "AUROC", "auroc")]
-    for name, label, key in shown:
+    rows = [(name, name, "accuracy") for name in CALIBRATIONS] + [("ranking", "AUROC", "auroc")]
+    for name, label, key in rows:
         figures = results[name]
         lines.append(mean_line(label, figures[key], figures["error"], figures["prompts"]))
     return "\n".join(lines)
 
 
 def _plan(settings: EvaluateSentimentSettings, before: Before) -> Estimate:
-    """Judge a sample of the texts."""
-    # All texts of a sample may have the same label.
+    """Score a sample of the texts."""
+    # In the sample of an earlier step, all texts may have the same label.
     opinions = list(read_opinions(settings.data)) if settings.data in before else _read(settings)
     texts = [opinion.text for opinion in opinions]
     load = partial(judge, settings, Silent(), untrained=settings.model in before)
@@ -125,11 +128,14 @@ def _plan(settings: EvaluateSentimentSettings, before: Before) -> Estimate:
 evaluate_sentiment = Evaluation("evaluate sentiment", _read, _compute, sentiment_table, _plan)
 """Classifies texts as positive or negative.
 
-``predictions.jsonl`` has a line for each text: its label, the ``scores`` of each prompt's negative and
-positive question before anything is subtracted, each prompt's calibrated prediction, the rationale, and the
-class that it supports, which is the prediction of the prompt ``RATIONALES``; ``results.json`` for
-``calibrated``, ``centred`` and ``plain`` scores (see ``Judged.positive``) the ``accuracy`` ×100, which is the
-mean over the prompts, its standard ``error``, the accuracy of each of the ``prompts``, and ``best_prompt``;
-for ``ranking`` mean, error and prompts of the ``auroc`` ×100, which no calibration changes; and the ``count``
-of texts.
+``predictions.jsonl`` has a line for each text: its label; the ``scores`` of the negative and the positive
+question of each prompt, without calibration; the calibrated prediction of each prompt; the rationale; and the
+class that it supports, which is the prediction of the prompt ``RATIONALES``. ``results.json`` has
+
+- for ``calibrated``, ``centred`` and ``plain`` scores (see ``Judged.positive``): the ``accuracy`` ×100, the
+  mean over the prompts, its standard ``error``, the accuracy of each prompt (``prompts``), and
+  ``best_prompt``;
+- for ``ranking``: the mean AUROC ×100 (``auroc``), which does not depend on the calibration, with ``error``
+  and ``prompts``;
+- ``count``: the number of texts.
 """

@@ -22,7 +22,7 @@ BootstrapSeed = Annotated[int, Field(ge=0, description="Seed of the bootstrap re
 
 
 def refuse_without_resamples(against: str | None, bootstrap: int) -> None:
-    """Refuse a comparison without resamples; for use in a model's validator."""
+    """Raise a ``ValueError`` for a comparison without bootstrap resamples."""
     if against is not None and bootstrap == 0:
         raise ValueError("against needs resamples for its intervals; give a bootstrap of 1 or more")
 
@@ -41,7 +41,7 @@ class EvaluateStsSettings(Settings):
         json_schema_extra=BY_CONTENT,
     )
     suites: list[str] = Field(
-        default=[], description="Test sets to use: stsb, sick, sts12 … sts16. Unset: all that are there."
+        default=[], description="Test sets to use: stsb, sick, sts12 … sts16. Unset: all that --data has."
     )
     pooling: Pooling = "default"
     layers: int | None = Field(
@@ -51,9 +51,9 @@ class EvaluateStsSettings(Settings):
     max_length: TextLength = None
     against: str | None = Field(
         default=None,
-        description="Folder that evaluate sts wrote on the same pairs: also say by how much each figure "
-        "differs from the one there, with a 95 % interval over the pairs, and whether that is better, worse "
-        "or within noise.",
+        description="Folder of an earlier evaluate sts on the same pairs. The results then also show how "
+        "much each figure differs from the earlier one, with a 95 % interval over the pairs, and whether it "
+        "is better, worse or within noise.",
         json_schema_extra=BY_CONTENT,
     )
     bootstrap: Bootstraps = 1000
@@ -138,19 +138,19 @@ class EvaluateQaSettings(Settings):
         "answers.",
         json_schema_extra=BY_CONTENT,
     )
-    max_answer_tokens: int = Field(default=17, ge=1, description="Longest answer in tokens.")
+    max_answer_tokens: int = Field(default=17, ge=1, description="Largest number of tokens of an answer.")
     batch_size: int = Field(
         default=32,
         ge=1,
-        description="Number of text windows that are read at once; it has no effect on a folder that infuse "
-        "wrote.",
+        description="Number of text windows that the model processes at once; it has no effect with a folder "
+        "that infuse wrote.",
         json_schema_extra=NO_EFFECT,
     )
     max_length: int | None = Field(
         default=None,
         ge=16,
-        description="Longest input in tokens: question and text together, or the text alone for a folder "
-        "that infuse wrote. Longer texts are cut into windows. Unset: the model's own limit.",
+        description="Largest number of tokens of an input: question and text together, or the text alone "
+        "with a folder that infuse wrote. Longer texts are cut into windows. Unset: the model's own limit.",
     )
     bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0
@@ -177,14 +177,14 @@ class EvaluateSummariesSettings(Settings):
         description="Use only the first N documents.",
         json_schema_extra=BY_CONTENT,
     )
-    beams: int = Field(default=6, ge=1, description="Number of beams in the search for each summary.")
+    beams: int = Field(default=6, ge=1, description="Number of beams of the beam search for each summary.")
     max_length: int | None = Field(
         default=None,
         ge=8,
-        description="Longest document in tokens; the rest is cut off. It is never more than the model can "
-        "read. Unset: as many as train-summarizer cut them to, else the model's own limit.",
+        description="Largest number of tokens of a document; the rest is cut off. It cannot exceed the "
+        "model's own limit. Unset: as in train-summarizer, for other models the model's own limit.",
     )
-    summary_tokens: int = Field(default=62, ge=4, description="Longest summary in tokens.")
+    summary_tokens: int = Field(default=62, ge=4, description="Largest number of tokens of a summary.")
     batch_size: int = Field(
         default=8,
         ge=1,
@@ -206,7 +206,9 @@ def lead_count(model: str) -> int | None:
         return None
     number = model.removeprefix(LEAD)
     if not re.fullmatch(r"[1-9]\d{0,3}", number):
-        raise ModelError(f"model {model}: lead:N takes the first N sentences, such as lead:1 or lead:3")
+        raise ModelError(
+            f"model {model}: give lead:N with a number of sentences from 1 to 9999, such as lead:3"
+        )
     return int(number)
 
 

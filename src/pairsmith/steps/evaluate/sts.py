@@ -45,26 +45,27 @@ from pairsmith.steps.planning import counted
 from pairsmith.steps.shared import load_options
 
 _DRAWS = 20
-"""Resamples that a plan draws."""
+"""Number of resamples that a plan draws."""
 
 
 def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     """Evaluate an encoder, write ``results.json`` into the run's folder, and show a table.
 
     Existing results of the same settings, model and pairs are returned; ``run.fresh`` computes them again.
-    They have a key per suite (see ``SuiteScores``), and ``about``. Of an encoder that ``train-encoder`` wrote
-    a suite has ``trained_on``, too: how many of its pairs were learned. ``predictions.jsonl`` has the cosine
-    of each pair. With ``against`` the results have what ``sts_differences`` returns under this name.
+    They have the scores of each suite under its name (see ``SuiteScores``), and ``about``. For an encoder
+    that ``train-encoder`` wrote, ``trained_on`` is the number of the suite's pairs that it was trained on.
+    With ``against``, the results have what ``sts_differences`` returns, under this name.
+    ``predictions.jsonl`` has the cosine of each pair.
     """
     settings = resolve_dtype(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
     digest = hash_pairs(suites)
-    named_against = any(suite.name == AGAINST for suite in suites)
+    name_is_taken = any(suite.name == AGAINST for suite in suites)
     if settings.against is not None:
         refuse_source(run, against=settings.against)
-        if named_against:
+        if name_is_taken:
             raise SettingsError(
-                f"--against takes no test set that is called {AGAINST} itself; give its file another name"
+                f"--against does not support a test set that is named {AGAINST}; rename its file"
             )
     earlier = earlier_sts(settings, suites, digest)
     for suite in suites:
@@ -81,7 +82,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         models={"model": model_revision(settings.model)},
         compute=partial(_compute, settings, suites, run.progress),
         table=lambda results: _table(results, suites),
-        compare=None if named_against else partial(_compared_with, earlier, settings, suites, run),
+        compare=None if name_is_taken else partial(_compared_with, earlier, settings, suites, run),
     )
 
 
@@ -108,18 +109,18 @@ def _compute(settings: EvaluateStsSettings, suites: Sequence[StsSuite], progress
     figures = {name: score.to_json() for name, score in scores.items()}
     trained_on = frozenset() if settings.model.startswith(GLOVE) else read_trained_on(settings.model)
     for suite in suites if trained_on else ():
-        known = sum(fingerprint_of(pair.sentence1, pair.sentence2) in trained_on for pair in suite.pairs)
-        figures[suite.name]["trained_on"] = known
-        if known:
+        learned = sum(fingerprint_of(pair.sentence1, pair.sentence2) in trained_on for pair in suite.pairs)
+        figures[suite.name]["trained_on"] = learned
+        if learned:
             progress.say(
-                f"{suite.name}: {known:,} of {len(suite.pairs):,} pairs are among those that the encoder was "
-                "trained on; its figure is better than it would be on others"
+                f"{suite.name}: {learned:,} of {len(suite.pairs):,} pairs are among those that the encoder "
+                "was trained on; its figure is better than it would be on other pairs"
             )
     return figures, predictions(suites, cosines)
 
 
 def sts_table(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """The suites' scores, as ``SuiteScores.to_json`` gives them, as a plain table, a line per suite."""
+    """The scores of suites, as ``SuiteScores.to_json`` returns them, as a text table with a line for each."""
     lines = [f"{'suite':<12}{'pairs':>7}  {'Spearman ×100, all (95 %)':<28}{'mean of subsets (95 %)'}"]
     for name, score in results.items():
         mean = with_interval(score, "mean") if "mean" in score else ""
@@ -128,7 +129,7 @@ def sts_table(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
-    """A function that encodes n texts into vectors of shape (n, d) with the model of ``settings``."""
+    """Load the model of ``settings``, and return a function that encodes n texts into vectors ``(n, d)``."""
     if settings.model.startswith(GLOVE):
         from pairsmith.models.glove import encode_with_glove
 
@@ -149,7 +150,7 @@ def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
 
 
 def hash_pairs(suites: Sequence[StsSuite]) -> str:
-    """SHA-256 of the pairs; other files beside the test sets do not count."""
+    """SHA-256 of the pairs with their scores; it does not depend on other files in the folder."""
     return hash_rows(
         [
             [suite.name, subset, pair.sentence1, pair.sentence2, pair.score]
@@ -165,17 +166,19 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before) -> Estimate
     suites = read_sts(settings.data, settings.suites or None)
     texts = distinct_texts(suites)
     sizes = [len(pairs) for suite in suites for pairs in suite.subsets.values()]
-    drawn = sum(sizes) * (1 if len(sizes) == len(suites) else 2)  # the subsets, and each suite as a whole
+    # A resample draws the pairs of each subset and, for suites with subsets, all pairs of the suite.
+    pairs_per_resample = sum(sizes) * (1 if len(sizes) == len(suites) else 2)
     values, rng = np.arange(max(sizes, default=1), dtype=np.float64), np.random.default_rng(0)
     begun = time.monotonic()
     spearman_draws(values, values, draws=_DRAWS, rng=rng)
-    draw = (time.monotonic() - begun) / _DRAWS / len(values)
-    times = 3 if settings.against else 1  # for a comparison also those of both encoders on the same pairs
+    seconds_per_pair = (time.monotonic() - begun) / _DRAWS / len(values)
+    # A comparison draws resamples again, and computes the correlations of both encoders.
+    factor = 3 if settings.against else 1
     return extrapolated(
         partial(encoder_of, settings, Silent()),
         texts,
         counted(settings.data, before, len(texts)),
         sum(sizes) * 250,
-        seconds=draw * drawn * settings.bootstrap * times,
+        seconds=seconds_per_pair * pairs_per_resample * settings.bootstrap * factor,
         few=settings.batch_size,
     )

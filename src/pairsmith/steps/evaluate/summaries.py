@@ -1,4 +1,4 @@
-"""Summarisation: ROUGE against human summaries, and how much is copied from the documents (M11)."""
+"""Summarisation: ROUGE against human summaries, and the share copied from the documents (M11)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -38,23 +38,23 @@ def _revision(model: str) -> str:
 def _compute(
     settings: EvaluateSummariesSettings, documents: Sequence[Document], progress: Progress
 ) -> Evaluated:
-    written = summarizer(settings, progress)(documents)
-    scores = summary_rouge(written, documents)
-    figures = summary_figures(scores, written, documents, settings.bootstrap, settings.seed)
+    summaries = summarizer(settings, progress)(documents)
+    scores = summary_rouge(summaries, documents)
+    figures = summary_figures(scores, summaries, documents, settings.bootstrap, settings.seed)
     return figures, [
-        {"id": document.id, "summary": summary, "reference": document.summary, "rougeL": round(figure, 4)}
-        for document, summary, figure in zip(documents, written, scores.per_text["rougeL"], strict=True)
+        {"id": document.id, "summary": summary, "reference": document.summary, "rougeL": round(rouge, 4)}
+        for document, summary, rouge in zip(documents, summaries, scores.per_text["rougeL"], strict=True)
     ]
 
 
 def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
-    """The first ``limit`` documents of ``source``, each with a summary."""
+    """The first ``limit`` documents of ``source``; an ``InputError`` if one has no summary."""
     documents = list(islice(read_documents(source), limit))
     for document in documents:
         if not document.summary:
             raise InputError(
-                f"{document.where}: the summary is blank or missing; give one to compare with, or drop the "
-                "row"
+                f"{document.where}: the summary is blank or missing; give a summary to compare with, or "
+                "remove the row"
             )
     return documents
 
@@ -62,13 +62,13 @@ def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
 def summarizer(
     settings: EvaluateSummariesSettings, progress: Progress, *, fresh_decoder: bool = False
 ) -> Callable[[Sequence[Document]], list[str]]:
-    """A function that summarises documents by the settings' model, or as ``lead:N`` by their first sentences.
+    """Load the model, and return a function that summarises documents (``lead:N``: by first sentences).
 
-    With ``fresh_decoder`` a model without a decoder gets an untrained one, to measure the time.
+    With ``fresh_decoder``, a model without a decoder gets an untrained one, for plans.
     """
-    sentences = lead_count(settings.model)
-    if sentences is not None:
-        return lambda documents: lead_summaries([document.text for document in documents], sentences)
+    count = lead_count(settings.model)
+    if count is not None:
+        return lambda documents: lead_summaries([document.text for document in documents], count)
     from pairsmith.models.text_generator import generate_outputs, load_text_generator
 
     model = load_text_generator(settings.model, fresh_decoder=fresh_decoder, **load_options(settings))
@@ -88,12 +88,12 @@ def summarizer(
 
 
 def lead_summaries(documents: Sequence[str], count: int | None) -> list[str]:
-    """The first ``count`` sentences of each document, one a line; all if there are fewer, or with None."""
+    """The first ``count`` sentences of each document, or all with None, each sentence on a line."""
     return ["\n".join(sentence.text for sentence in split_sentences(text)[:count]) for text in documents]
 
 
 def summary_rouge(written: Sequence[str], documents: Sequence[Document]) -> RougeScores:
-    """ROUGE F of summaries against the reference summaries, with one sentence a line for ROUGE-Lsum."""
+    """ROUGE F of summaries against the references, with a sentence on each line for ROUGE-Lsum."""
     references = [document.summary for document in documents]
     return rouge_scores(lead_summaries(written, None), lead_summaries(references, None))
 
@@ -107,10 +107,13 @@ def summary_figures(
 ) -> dict[str, Any]:
     """The figures of ``results.json``: means over one or more documents ×100 (M11).
 
-    They are ``rouge1``, ``rouge2``, ``rougeL``, ``rougeLsum``, F, each with its 95 % interval
-    (``rouge1_ci``), from ``bootstrap`` resamples of the documents; ``count`` of documents; ``settings`` of
-    ROUGE; ``abstractiveness``: ROUGE precision of the ``written`` summaries and, for comparison, of the
-    ``gold`` ones against their documents. ``scores`` are those of ``summary_rouge``.
+    - ``rouge1``, ``rouge2``, ``rougeL``, ``rougeLsum``: ROUGE F, each with its 95 % interval (``rouge1_ci``)
+      from ``bootstrap`` resamples of the documents;
+    - ``count``: the number of documents; ``settings``: the settings of ROUGE;
+    - ``abstractiveness``: the ROUGE precision against the documents, that is the share that is copied, of the
+      ``written`` summaries and, for comparison, of the ``gold`` summaries.
+
+    ``scores`` are those of ``summary_rouge``; ``written`` are the generated summaries.
     """
     sources = [document.text for document in documents]
     copied = {
@@ -125,7 +128,7 @@ def summary_figures(
 
 
 def summary_table(results: Mapping[str, Any]) -> str:
-    """The figures of ``results.json`` as a plain table, a line for each kind of ROUGE."""
+    """The figures of ``results.json`` as a text table with a line for each kind of ROUGE."""
     written, gold = (results["abstractiveness"][name] for name in ("written", "gold"))
     lines = [f"{results['count']:,} documents"]
     lines += [f"{'':<12}{'F ×100 (95 %)':<26}{'share in the document':<26}of human summaries"]
@@ -156,6 +159,6 @@ def _plan(settings: EvaluateSummariesSettings, before: Before) -> Estimate:
 evaluate_summaries = Evaluation("evaluate summaries", _read, _compute, summary_table, _plan, _hash, _revision)
 """Generates summaries and compares them with the reference summaries.
 
-``results.json`` has what ``summary_figures`` returns, ``predictions.jsonl`` the id, summary, reference and
-rougeL of each document.
+``results.json`` has what ``summary_figures`` returns. ``predictions.jsonl`` has a line for each document: its
+id, the generated summary, the reference summary, and their ROUGE-L (``rougeL``).
 """

@@ -1,6 +1,6 @@
-"""The labelled pairs that few-shot paraphrase detection learns from, for each of several splits (Q9).
+"""The training pairs of few-shot paraphrase detection, for each of several splits (Q9).
 
-They are in files, one for each split; or the rows of one file that lists of ids name; or drawn from one file.
+A split is a file of its own; or the rows of one file whose ids are in a list; or drawn from one file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ from pairsmith.steps.shared import errors_about
 
 @dataclass(frozen=True, slots=True)
 class TrainingSplits:
-    """The pairs of each split by its number, and the origin of their negatives: ``people`` or ``sampled``."""
+    """The pairs of each split by its number, and the origin of the negatives: ``people`` or ``sampled``."""
 
     pairs: Mapping[int, Sequence[Paraphrase]]
     negatives: str
 
 
 def training_sources(settings: EvaluateParaphraseSettings) -> dict[str, str]:
-    """All that is read to make the splits, by a name for each."""
+    """The files that have the splits, by names such as ``train`` and ``ids, 13``."""
     if settings.train is None:
         return {}
     if _has_splits(settings.train):
@@ -37,13 +37,13 @@ def training_sources(settings: EvaluateParaphraseSettings) -> dict[str, str]:
 
 
 def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
-    """Read the pairs of the splits; ``train`` is set."""
+    """Read or draw the pairs of the splits; the setting ``train`` has to be set."""
     assert settings.train is not None
     sources = training_sources(settings)
     if _has_splits(settings.train):
-        read = [paraphrase_pairs(source, settings.seed) for source in sources.values()]
-        origins = {negatives for _, negatives in read}
-        splits = {n: pairs for n, (pairs, _) in zip(settings.splits, read, strict=True)}
+        read_splits = [paraphrase_pairs(source, settings.seed) for source in sources.values()]
+        origins = {negatives for _, negatives in read_splits}
+        splits = {n: pairs for n, (pairs, _) in zip(settings.splits, read_splits, strict=True)}
         return TrainingSplits(splits, "sampled" if "sampled" in origins else "people")
     pairs, negatives = paraphrase_pairs(settings.train, settings.seed)
     if not settings.ids:
@@ -51,16 +51,18 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
             splits = {n: draw_paraphrases(pairs, settings.shots, n) for n in settings.splits}
         return TrainingSplits(splits, negatives)
     if negatives == "sampled":
-        raise InputError(f"{settings.train} has no labels, so --ids cannot choose among its rows")
-    known = {pair.id: pair for pair in pairs if pair.id}
+        raise InputError(
+            f"{settings.train}: has no labels, which --ids needs; give labelled pairs, or leave --ids out"
+        )
+    pair_of_id = {pair.id: pair for pair in pairs if pair.id}
     lists = {n: _ids(sources[f"ids, {n}"]) for n in settings.splits}
     for number, ids in lists.items():
-        if lacking := [row_id for row_id in ids if row_id not in known]:
+        if missing := [row_id for row_id in ids if row_id not in pair_of_id]:
             raise InputError(
-                f"{sources[f'ids, {number}']}: {settings.train} has no row with the id {lacking[0]!r}; it "
-                "needs a column id with these ids"
+                f"{sources[f'ids, {number}']}: {settings.train} has no row with the id {missing[0]!r}; it "
+                "needs a column id with the ids in this list"
             )
-    splits = {n: [known[row_id] for row_id in ids] for n, ids in lists.items()}
+    splits = {n: [pair_of_id[row_id] for row_id in ids] for n, ids in lists.items()}
     for number, examples in splits.items():
         if len({pair.label for pair in examples}) < 2:
             label = int(bool(examples[0].label))
@@ -71,13 +73,13 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
 
 
 def _has_splits(train: str) -> bool:
-    """Whether a source is a folder of splits: no dataset folder, whose rows are in its folder ``data``."""
+    """Whether ``train`` is a folder of splits, not a dataset folder, which has a folder ``data``."""
     folder = place(train)
     return is_folder(folder) and not is_folder(folder / "data")
 
 
 def _file(folder: str, settings: EvaluateParaphraseSettings, split: int, name: str) -> str:
-    """The file of one split, e.g. ``16-13/train.tsv``, also ``.gz``."""
+    """The file ``name`` of a split, such as ``16-13/train.tsv``, which may be compressed (``.gz``)."""
     parent = place(folder) / f"{settings.shots}-{split}"
     with reaching(parent, InputError):
         path = plain_or_gzip(parent, name)
@@ -90,8 +92,8 @@ def _file(folder: str, settings: EvaluateParaphraseSettings, split: int, name: s
 
 
 def _ids(source: str) -> list[str]:
-    """The ids in a file, one on each line."""
+    """The ids in a file that has one on each line."""
     ids = [name for _, line in read_lines(place(source)) if (name := line.strip())]
     if not ids:
-        raise InputError(f"{source} holds no ids")
+        raise InputError(f"{source}: has no ids; list one id on each line")
     return ids

@@ -1,4 +1,4 @@
-"""Settings of the evaluations of an encoder with few labels or none: paraphrases, sentiment and names."""
+"""Settings of the few-shot and zero-shot evaluations of encoders: paraphrases, sentiment and NER."""
 
 from typing import Annotated, Literal, Self
 
@@ -10,19 +10,19 @@ from pairsmith.steps.evaluate.settings import Bootstraps
 
 
 def _distinct(splits: list[int]) -> list[int]:
-    if twice := sorted({split for split in splits if splits.count(split) > 1}):
+    if repeated := sorted({split for split in splits if splits.count(split) > 1}):
         raise ValueError(
-            f"split {twice[0]} is given twice, and would count twice in the mean and its error; give it once"
+            f"split {repeated[0]} is given twice, and would count twice in the mean; give it once"
         )
     return splits
 
 
 Splits = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(_distinct)]
-"""Numbers of splits, each once."""
+"""Distinct numbers of splits, 0 or more."""
 
 
 class EvaluateParaphraseSettings(Settings):
-    """How well BERTScore ranks paraphrases above other pairs, and what a few labelled pairs add (Q8, Q9)."""
+    """How well BERTScore ranks paraphrases above other pairs, without or with few-shot training (Q8, Q9)."""
 
     model: str = Field(
         description="Encoder: a folder or Hub id of a transformers model, or embedded:all-minilm-l6-v2.",
@@ -37,20 +37,20 @@ class EvaluateParaphraseSettings(Settings):
     layer: int | None = Field(
         default=None,
         ge=0,
-        description="Layer whose token vectors are compared. Unset: the layer that --judgements selects, or "
-        "else the layer at five sixths of all layers.",
+        description="Layer whose token vectors are compared; 0 are the embeddings. Unset: the layer that "
+        "--judgements selects, or else the layer at five sixths of all layers.",
     )
     judgements: str | None = Field(
         default=None,
         description="Pairs with human scores, such as WMT16's: sentence1, sentence2, score and, if there are "
-        "several, the language pair. The layer whose scores correlate best with them, in the mean over the "
-        "language pairs, is used.",
+        "several, the language pair. They select the layer whose BERTScore correlates best with the human "
+        "scores, on average over the language pairs.",
         json_schema_extra=BY_CONTENT,
     )
     special_tokens: bool = Field(
         default=True,
-        description="Include the special tokens at a text's start and end in the means, as the figures of "
-        "QUIP do.",
+        description="Include the special tokens at the start and end of a text in BERTScore's means, as for "
+        "the figures in the paper on QUIP.",
     )
     train: str | None = Field(
         default=None,
@@ -105,19 +105,20 @@ class EvaluateSentimentSettings(Settings):
     )
     method: Literal["questions", "reader", "mask"] = Field(
         default="questions",
-        description="How texts are classified. questions: by which of two questions a text answers better; "
-        "reader: the same by a model that reads question and text together; "
-        'mask: the baseline, by whether great or terrible is likelier as the mask in "It was [MASK]."',
+        description="How texts are classified. questions: by the question, of two, that the text answers "
+        "better; reader: the same, with a model that reads question and text together; "
+        'mask: the baseline, by the likelier word, great or terrible, for the mask in "It was [MASK]."',
     )
     item: str = Field(
         default="movie",
         min_length=1,
-        description="Word for what the texts are about, such as product, which is put into the questions.",
+        description="What the texts are about, such as product; the word is used in the questions.",
     )
     max_length: int | None = Field(
         default=None,
         ge=16,
-        description="Longest text in tokens that is read at once. Unset: the model's own limit.",
+        description="Largest number of tokens of a text that the model processes at once. Unset: the model's "
+        "own limit.",
     )
     batch_tokens: BatchTokens = None
     device: Device = "auto"
@@ -126,7 +127,7 @@ class EvaluateSentimentSettings(Settings):
     @model_validator(mode="after")
     def _item_of_questions(self) -> Self:
         if self.method == "mask" and self.item != type(self).model_fields["item"].default:
-            raise NoEffectError("item", "with the method mask, which asks no questions")
+            raise NoEffectError("item", "with --method mask, which uses no questions")
         return self
 
 
@@ -152,7 +153,8 @@ class EvaluateNerSettings(Settings):
     )
     whole: bool = Field(
         default=False,
-        description="Train on all sentences of --train instead of a few; usual with 3 epochs.",
+        description="Train on all sentences of --train instead of --shots for each entity type; 3 epochs are "
+        "usual then.",
     )
     shots: int = Field(
         default=5,
@@ -163,8 +165,9 @@ class EvaluateNerSettings(Settings):
     splits: Splits = Field(
         default=[0, 1, 2, 3, 4],
         min_length=1,
-        description="Numbers of the splits in --data; with --train, each of them draws other sentences. They "
-        "are also the random seeds of the order of sentences, of dropout, and of a random start.",
+        description="Numbers of the splits in --data; with --train, the random seeds that draw the training "
+        "sentences. They are also the random seeds of the order of the sentences, of dropout, and of a "
+        "random initialisation.",
     )
     start: Annotated[list[Literal["random", "questions"]], Listed] = Field(
         default=["random", "questions"],
@@ -188,7 +191,8 @@ class EvaluateNerSettings(Settings):
     max_length: int | None = Field(
         default=None,
         ge=8,
-        description="Longest sentence in tokens; words beyond it are tagged O. Unset: the model's own limit.",
+        description="Largest number of tokens of a sentence; words beyond it are tagged O. Unset: the "
+        "model's own limit.",
     )
     device: Device = "auto"
     dtype: TrainingDtype = "float32"

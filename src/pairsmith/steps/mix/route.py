@@ -1,6 +1,6 @@
 """The step ``mix``: combine rows of several data sets in given proportions, without duplicates.
 
-sources -> rows of one kind -> duplicates dropped -> a share of each -> one data set, rows with their source
+sources -> rows of one kind -> without duplicates -> a share of each source -> rows with their source
 """
 
 import time
@@ -35,35 +35,37 @@ from pairsmith.steps.planning import counted, first_items
 from pairsmith.steps.shared import hashes, refuse_sources
 
 _SAMPLE = 1_000
-"""Rows of each source that are mixed to measure the time, and to give later steps a sample."""
+"""Number of rows of each source that a plan mixes, to measure the time and to give later steps a sample."""
 _ROW_BYTES = 300
+"""Approximate size of a row in bytes."""
 
 
 def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     """Mix rows, and write them with a column ``source`` into the run's folder.
 
-    Of several splits ``train`` is read, or the one that is named. Duplicates of earlier rows, rows beyond a
-    source's share, questions without an answer and documents without a summary become rejects.
+    If a source has several splits, ``train`` is read unless the source names another one. Duplicates of
+    earlier rows, rows beyond a source's share, questions without an answer and documents without a summary
+    become rejects.
     """
     refuse_sources(run, data=settings.data)
-    kinds = as_set({source: row_kind(source) for source in settings.data}, settings)
+    kinds = mixed_kinds({source: row_kind(source) for source in settings.data}, settings)
     kind, names = common_kind(kinds), mixed_source_names(settings.data)
-    parts = {source: to_train_on(source, "mixed", run.progress.say) for source in kinds}
+    splits = {source: to_train_on(source, "mixed", run.progress.say) for source in kinds}
     schema = pa.schema([*kind.schema, ("source", pa.string())])
-    # Given once or for each source, the same value means the same.
+    # One value for all sources and the same value for each source have the same fingerprint.
     pick = {"pick": settings.pick[0]} if len(set(settings.pick)) == 1 else {}
     writer = FolderWriter.start(
         run,
         step="mix",
         schema=schema,
-        # Sources by the names that rows give them; their paths have no effect.
+        # Sources are identified by their names in the column ``source``, as their paths have no effect.
         settings=settings.model_dump(mode="json") | {"data": list(names.values()), "split": "train"} | pick,
         inputs=hashes("data", settings.data),
         models={},
     )
     if writer.finished:
         return nothing_to_do(writer, run)
-    rows = {names[source]: list(source_kind.read(parts[source])) for source, source_kind in kinds.items()}
+    rows = {names[source]: list(source_kind.read(splits[source])) for source, source_kind in kinds.items()}
     mixture = mixed(rows, kind, settings, {names[source]: origins(source) for source in kinds})
     writer.commit_all(
         {"train": pa.Table.from_pylist(mixture.rows, schema)}, to_table(mixture.rejects, REJECT)
@@ -71,7 +73,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     folder = writer.finish(_card(kind, mixture.counts, settings.data))
     if settings.rows and len(mixture.rows) < settings.rows:
         run.progress.say(
-            f"{len(mixture.rows):,} rows, not {settings.rows:,}: one of the sources has too few for its share"
+            f"{len(mixture.rows):,} rows, not {settings.rows:,}: a source has too few rows for its share"
         )
     for source, count in mixture.counts.items():
         run.progress.say(f"{count:,} rows of {source}")
@@ -79,16 +81,17 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     return folder
 
 
-def as_set(kinds: Mapping[str, RowKind], settings: MixSettings) -> dict[str, RowKind]:
-    """The kind of each source's rows, pairs of inputs and outputs as what they are mixed with.
+def mixed_kinds(kinds: Mapping[str, RowKind], settings: MixSettings) -> dict[str, RowKind]:
+    """The kind that each source's rows have in the mixture; ``kinds`` are those that they have now.
 
-    ``pairs_as`` turns them into scored pairs; beside documents with summaries they are such, too.
+    Pairs of inputs and outputs become scored pairs with ``pairs_as``, and documents with summaries if other
+    sources have these.
     """
     new_kinds = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
     if settings.pairs_as is not None and new_kinds == kinds:
         name = next(iter(kinds.values())).name
         raise SettingsError(
-            f"--pairs-as is for pairs of inputs and outputs, but these are {name}; leave it out"
+            f"--pairs-as is for pairs of inputs and outputs, but the rows are {name}; leave it out"
         )
     if SUMMARIES in new_kinds.values():
         return {source: with_summaries(kind) for source, kind in new_kinds.items()}
@@ -96,7 +99,10 @@ def as_set(kinds: Mapping[str, RowKind], settings: MixSettings) -> dict[str, Row
 
 
 def common_kind(kinds: Mapping[str, RowKind]) -> RowKind:
-    """The one kind that the rows of all sources have; ``kinds`` is by source."""
+    """The kind of all sources' rows; an ``InputError`` if two sources have rows of different kinds.
+
+    ``kinds`` has the kind of each source.
+    """
     first, kind = next(iter(kinds.items()))
     for source, other in kinds.items():
         if other.name != kind.name:
@@ -107,7 +113,7 @@ def common_kind(kinds: Mapping[str, RowKind]) -> RowKind:
 
 
 def mixed_source_names(sources: Sequence[str]) -> dict[str, str]:
-    """The name that rows give each source: not its path, and numbered where sources share a name."""
+    """The name of each source in the column ``source``: without its path, numbered if a name repeats."""
     names: dict[str, str] = {}
     for source in dict.fromkeys(sources):
         name = model_display_name(source)
@@ -117,7 +123,7 @@ def mixed_source_names(sources: Sequence[str]) -> dict[str, str]:
 
 
 def origins(source: str) -> list[str]:
-    """The origin of each row of ``source`` if it is a mixture itself; else empty."""
+    """The origins of the rows of ``source``, if it is a mixture itself; else empty."""
     own = own_folder(source)
     folder = DatasetFolder.open(own) if own else None
     if folder is None or "source" not in folder.schema().names:
@@ -128,7 +134,7 @@ def origins(source: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """The mixed rows with their source, the number of rows from each source, and the rejects."""
+    """The mixed rows with their sources, the number of rows from each source, and the rejects."""
 
     rows: list[dict[str, Any]]
     counts: Mapping[str, int]
@@ -143,96 +149,109 @@ def mixed(
 ) -> Mixed:
     """Drop duplicates, take each source's share, and interleave the sources evenly.
 
-    ``earlier`` holds the origins of the rows of sources that are mixtures themselves; rows of a source ``ab``
-    mixed from ``a`` and ``b`` get the source ``ab/a`` or ``ab/b``.
+    ``earlier`` has the origins of the rows of sources that are mixtures themselves: rows of a source ``ab``
+    that was mixed from ``a`` and ``b`` get the source ``ab/a`` or ``ab/b``.
     """
-    left, rejects = dict[str, list[Row]](), list[Reject]()
+    distinct, rejects = dict[str, list[Row]](), list[Reject]()
     seen: dict[tuple[str, ...], tuple[str, Any]] = {}
     for source, rows in sources.items():
-        left[source] = []
-        for at, given in enumerate(rows):
-            origin = f"{source}/{earlier[source][at]}" if earlier.get(source) else source
-            row = {**given, "source": origin}
+        distinct[source] = []
+        for index, original in enumerate(rows):
+            origin = f"{source}/{earlier[source][index]}" if earlier.get(source) else source
+            row = {**original, "source": origin}
             if not is_complete(row, kind):
                 rejects.append(Reject.of(str(row["id"]), *what_is_missing(kind), row))
                 continue
-            reason = _repeats(row, source, kind, seen) if settings.duplicates == "drop" else ""
+            reason = _duplicate_reason(row, source, kind, seen) if settings.duplicates == "drop" else ""
             if reason:
                 rejects.append(Reject.of(str(row["id"]), DUPLICATE, reason, row))
             else:
-                left[source].append(row)
-    counts = shares([len(rows) for rows in left.values()], settings.weight, settings.rows)
+                distinct[source].append(row)
+    counts = shares([len(rows) for rows in distinct.values()], settings.weight, settings.rows)
+    # Rows with their positions in the mixture, from 0 to 1, and the numbers of their sources.
     placed: list[tuple[float, int, dict[str, Any]]] = []
-    picks = settings.pick * (len(left) if len(settings.pick) == 1 else 1)
-    for number, rows in enumerate(left.values()):
+    picks = settings.pick * (len(distinct) if len(settings.pick) == 1 else 1)
+    for number, rows in enumerate(distinct.values()):
         order = list(range(len(rows)))
         if picks[number] == "random":
             order = generator(settings.seed, "mix", number).permutation(len(rows)).tolist()
         chosen = set(order[: counts[number]])
-        for at, index in enumerate(order):
+        for rank, index in enumerate(order):
             row = dict(rows[index])
             if index in chosen:
-                row["id"] = f"{number + 1}-{row['id']}" if len(left) > 1 else row["id"]
-                placed.append(((at + 0.5) / counts[number], number, row))
+                row["id"] = f"{number + 1}-{row['id']}" if len(distinct) > 1 else row["id"]
+                placed.append(((rank + 0.5) / counts[number], number, row))
             else:
                 rejects.append(
                     Reject.of(str(row["id"]), "share", "the source has more rows than its share", row)
                 )
     mixture = [row for _, _, row in sorted(placed, key=lambda entry: entry[:2])]
-    _tell_apart(mixture)
-    return Mixed(mixture, dict(zip(left, counts, strict=True)), rejects)
+    _make_ids_unique(mixture)
+    return Mixed(mixture, dict(zip(distinct, counts, strict=True)), rejects)
 
 
-def _tell_apart(rows: Sequence[dict[str, Any]]) -> None:
-    """Make ids unique: the first row with an id keeps it, the others get a number appended."""
+def _make_ids_unique(rows: Sequence[dict[str, Any]]) -> None:
+    """Append a number to the ids of rows that have the same id as an earlier row."""
     ids = {str(row["id"]) for row in rows}
-    following: dict[str, int] = {}
+    next_number: dict[str, int] = {}
     for row in rows:
-        name = str(row["id"])
-        if name in following:
-            while f"{name}-{following[name]}" in ids:
-                following[name] += 1
-            row["id"] = f"{name}-{following[name]}"
+        row_id = str(row["id"])
+        if row_id in next_number:
+            while f"{row_id}-{next_number[row_id]}" in ids:
+                next_number[row_id] += 1
+            row["id"] = f"{row_id}-{next_number[row_id]}"
             ids.add(row["id"])
-        following.setdefault(row["id"], 2)
+        next_number.setdefault(row["id"], 2)
 
 
 def shares(available: Sequence[int], weights: Sequence[float], rows: int | None) -> list[int]:
-    """The number of rows to take from each source, which has ``available``, in proportion to the weights.
+    """The number of rows to take from each source, in proportion to the weights.
 
-    Weights are above 0; without any, the proportion is that of the sources' sizes. Together the numbers are
-    ``rows``, or as many as the proportion allows, which is also what None stands for.
+    Args:
+        available: the number of rows that each source has.
+        weights: the weight of each source, above 0; empty: the sizes of the sources.
+        rows: the number of rows to take in all; None, or if the proportion does not allow it: as many as the
+            proportion allows.
     """
     total = sum(weights) if weights else sum(available)
-    parts = [weight / total for weight in (weights or available)] if total else [0.0] * len(available)
-    most = min((count / part for count, part in zip(available, parts, strict=True) if part), default=0.0)
-    whole = most if rows is None else min(rows, most)
-    exact = [whole * part for part in parts]
+    fractions = [weight / total for weight in (weights or available)] if total else [0.0] * len(available)
+    most = min(
+        (count / fraction for count, fraction in zip(available, fractions, strict=True) if fraction),
+        default=0.0,
+    )
+    row_count = most if rows is None else min(rows, most)
+    exact = [row_count * fraction for fraction in fractions]
     counts = [int(share + 1e-9) for share in exact]
-    rest = round(whole - sum(counts))
-    for at in sorted(range(len(counts)), key=lambda at: (counts[at] - exact[at], at))[:rest]:
-        counts[at] = min(counts[at] + 1, available[at])
+    # The rows that are missing because of the rounding go to the sources with the largest fractional parts.
+    rest = round(row_count - sum(counts))
+    for source in sorted(range(len(counts)), key=lambda i: (counts[i] - exact[i], i))[:rest]:
+        counts[source] = min(counts[source] + 1, available[source])
     return counts
 
 
-def _repeats(row: Row, source: str, kind: RowKind, seen: dict[tuple[str, ...], tuple[str, Any]]) -> str:
-    """Why a row is a duplicate; empty for a new row, which is added to ``seen``."""
+def _duplicate_reason(
+    row: Row, source: str, kind: RowKind, seen: dict[tuple[str, ...], tuple[str, Any]]
+) -> str:
+    """The reason why a row is a duplicate; empty for a new row, which is added to ``seen``.
+
+    ``seen`` has the source and the annotation, such as a label, of each distinct row, by the row's texts.
+    """
     key = tuple(folded(str(row[name])) for name in kind.texts)
     claim = row.get(kind.claim)
     if key not in seen:
         seen[key] = (source, claim)
         return ""
-    where, other = seen[key]
-    if kind.claim and claim != other:
-        return f"the same texts occur in {where} with another {kind.claim}"
-    return f"the same texts occur in {where}"
+    first_source, first_claim = seen[key]
+    if kind.claim and claim != first_claim:
+        return f"the same texts occur in {first_source} with another {kind.claim}"
+    return f"the same texts occur in {first_source}"
 
 
 def plan_mix(settings: MixSettings, before: Before) -> Estimate:
-    """Mix some rows of each source and extrapolate; duplicates are not taken into account."""
+    """Mix some rows of each source, and extrapolate as if no row were a duplicate."""
     begun = time.monotonic()
     counts, samples = [], dict[str, list[Row]]()
-    kinds = as_set({source: row_kind(source) for source in settings.data}, settings)
+    kinds = mixed_kinds({source: row_kind(source) for source in settings.data}, settings)
     for source, kind in kinds.items():
         rows = (row for row in kind.read(to_train_on(source, "mixed")) if is_complete(row, kind))
         samples[source], number = first_items(rows, _SAMPLE)
@@ -240,9 +259,9 @@ def plan_mix(settings: MixSettings, before: Before) -> Estimate:
     kind = kinds[settings.data[0]]
     mixture = mixed(samples, kind, settings, {})
     row_count = sum(shares(counts, settings.weight, settings.rows))
-    share = sum(counts) / max(1, sum(map(len, samples.values())))
+    factor = sum(counts) / max(1, sum(map(len, samples.values())))
     return Estimate(
-        seconds=(time.monotonic() - begun) * share,
+        seconds=(time.monotonic() - begun) * factor,
         memory=peak_memory(),
         disk=row_count * _ROW_BYTES,
         rows={"train": row_count},

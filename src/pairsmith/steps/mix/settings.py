@@ -14,7 +14,7 @@ class MixSettings(Settings):
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
         description="Data sets with the same kind of rows: files, dataset folders or Hub ids. A row that "
-        "occurs in several is taken from the first.",
+        "occurs in several of them is taken from the first.",
     )
     weight: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         default=[],
@@ -32,8 +32,8 @@ class MixSettings(Settings):
     )
     duplicates: Literal["drop", "keep"] = Field(
         default="drop",
-        description="What to do with rows whose texts differ from another row's only in case, spaces and "
-        "punctuation.",
+        description="What to do with rows whose texts differ from those of an earlier row only in case, "
+        "spaces and punctuation.",
     )
     pairs_as: float | None = Field(
         default=None,
@@ -57,5 +57,5 @@ class MixSettings(Settings):
                 "for all, or once for each, in their order"
             )
         if len(set(self.data)) != len(self.data):
-            raise ValueError("a source is named twice; name each once and give it a weight")
+            raise ValueError("data names a source twice; name it once, and give it a larger weight")
         return self

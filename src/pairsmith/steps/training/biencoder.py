@@ -1,4 +1,4 @@
-"""The step ``train-biencoder``: from a hundred pairs to an encoder that finds more (M2, M4, M7, M8)."""
+"""The step ``train-biencoder``: a bi-encoder for mining, trained on a hundred pairs (M2, M4, M7, M8)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -70,13 +70,17 @@ train_biencoder = TrainingStep(
     _read,
     _train,
     _identity,
-    alone="each output of a batch is compared with all of its inputs",
+    alone="its loss compares each output of a batch with all inputs of the batch",
 )
-"""Trains a bi-encoder on seeds. The folder opens with ``SentenceTransformer``."""
+"""Trains a bi-encoder on seeds. ``SentenceTransformer`` opens the folder."""
 
 
 def corpus_sample(settings: TrainBiencoderSettings) -> CorpusSample:
-    """A sample of the corpora that the settings name."""
+    """A sample of the texts of the corpora that the settings name, in the form of the seeds.
+
+    For kind ``summaries``, these are sentences of documents; for kind ``reading``, questions, and passages of
+    ``window`` words; for kind ``pairs``, outputs alone.
+    """
     prefer = ("question",) if settings.kind == "reading" else ()
     inputs = reservoir_sample(_texts(settings, "input", prefer), settings.sample, settings.seed, "inputs")
     records = reservoir_sample(_texts(settings, "output"), settings.sample, settings.seed, "outputs")
@@ -85,13 +89,13 @@ def corpus_sample(settings: TrainBiencoderSettings) -> CorpusSample:
         outputs = reservoir_sample(sentences, settings.sample, settings.seed, "sentences")
         return CorpusSample(outputs, outputs)
     if settings.kind == "reading":
-        cut = (windows(record, settings.window, count_words) for record in records)
-        return CorpusSample(inputs, [window.text for window in chain.from_iterable(cut)])
+        passages = (windows(record, settings.window, count_words) for record in records)
+        return CorpusSample(inputs, [passage.text for passage in chain.from_iterable(passages)])
     return CorpusSample((), records)
 
 
 def _texts(settings: TrainBiencoderSettings, side: str, prefer: Sequence[str] = ()) -> Iterator[str]:
-    """The texts of the corpus on one side, ``input`` or ``output``."""
+    """The texts of the corpus of one ``side``, ``input`` or ``output``; ``prefer`` are preferred columns."""
     column, remedy = getattr(settings, f"{side}_column"), naming_texts(f"{side}_column")
     for source in getattr(settings, f"{side}s"):
         for record in read_documents(source, column=column, prefer=prefer, remedy=remedy):

@@ -1,4 +1,4 @@
-"""The model card: what a model was trained on and how, for a reader who has never heard of pairsmith."""
+"""The model card: what a model was trained on and how, for readers who do not know pairsmith."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ _EMBEDDED = {
     MINILM: "sentence-transformers/all-MiniLM-L6-v2",
     SMOLLM2: "HuggingFaceTB/SmolLM2-135M-Instruct",
 }
-"""What the embedded models are called on the Hub."""
+"""The Hub ids of the embedded models."""
 
 _KINDS: dict[str, tuple[str, str, list[str]]] = {
     "train-encoder": _SENTENCES,
@@ -52,16 +52,17 @@ _KINDS: dict[str, tuple[str, str, list[str]]] = {
     "train-teacher": ("transformers", "feature-extraction", ["question-answering"]),
     "infuse": ("transformers", "feature-extraction", ["question-answering"]),
 }
-"""How the Hub lists what a step trained: the library that opens it, its task, and tags."""
+"""The Hub metadata of the model that a step trains: its library, its task, and tags."""
 
 
 _MEASURES = {"spearman": "Spearman correlation", "rougeL": "ROUGE-L", "ndcg@10": "nDCG@10"}
-"""What readers call the figures by which a step is chosen, where a training's record says it shorter."""
+"""The usual names of validation measures that the training's record abbreviates."""
 
 
-def _metadata(step: str, base: str, sources: Sources, writes: str = "summaries") -> str:
+def _metadata(step: str, base: str, sources: Sources, kind: str = "summaries") -> str:
+    """The Hub metadata as YAML; ``kind`` is the kind of texts that ``train-summarizer`` trains to write."""
     library, task, tags = _KINDS[step]
-    if step == "train-summarizer" and writes != "summaries":
+    if step == "train-summarizer" and kind != "summaries":
         task = "text-generation"
     bases, data = _bases(base), hub_data(sources.credits)
     values: dict[str, Any] = {
@@ -76,11 +77,11 @@ def _metadata(step: str, base: str, sources: Sources, writes: str = "summaries")
 
 
 def _bases(base: str) -> list[str]:
-    """The Hub ids of the base: its own, or those that the card in its folder names."""
+    """The Hub ids of the base model: its own id, or those that the card in its folder names."""
     if is_bundled(base) or base.startswith(EMBEDDED):
         return [_EMBEDDED[base]] if base in _EMBEDDED else []
     if is_gguf(base):
-        return [*filter(None, [hub_repository(base)])]  # a file alone does not say where it is from
+        return [*filter(None, [hub_repository(base)])]  # a file may not say where it is from
     if is_hub_id(base):
         return [base]
     named = card_of(place(base)).get("base_model")
@@ -94,14 +95,14 @@ def _rights(step: str, sources: Sources) -> list[str]:
 
 
 def _curve(name: str, figures: Mapping[int, float | None]) -> str:
-    """A table of the validation figures."""
-    shown = {step: "undefined" if figure is None else f"{figure:.2f}" for step, figure in figures.items()}
-    rows = "\n".join(f"| {step:,} | {figure} |" for step, figure in shown.items())
+    """A Markdown table of the validation figures by step; ``name`` is their measure."""
+    cells = {step: "undefined" if figure is None else f"{figure:.2f}" for step, figure in figures.items()}
+    rows = "\n".join(f"| {step:,} | {figure} |" for step, figure in cells.items())
     return f"| step | {name} |\n|---|---|\n{rows}"
 
 
 def training_card(trained: "Trained", settings: TrainingSettings, folder: ModelFolder) -> str:
-    """README.md of what a ``TrainingStep`` trained."""
+    """README.md of a model that a ``TrainingStep`` trained."""
     training = trained.history
     metadata = _metadata(folder.step, settings.base, folder.sources, getattr(settings, "kind", "summaries"))
     rights = "\n\n".join(_rights(folder.step, folder.sources)) + "\n"
@@ -146,7 +147,7 @@ print([labels[best] for best in scores.argmax(axis=1)])
 def classifier_card(
     settings: TrainClassifierSettings, training: Mapping[str, Any], folder: ModelFolder
 ) -> str:
-    """README.md of a text classifier; ``training`` is what ``ClassifierTraining.to_json`` gave."""
+    """README.md of a text classifier; ``training`` is the result of ``ClassifierTraining.to_json``."""
     metadata = _metadata(folder.step, settings.base, folder.sources)
     labels = "\n".join(f"| {label} | {count:,} |" for label, count in training["texts"].items())
     choices = "\n".join(

@@ -23,13 +23,15 @@ from pairsmith.training.folder import ModelFolder
 from pairsmith.training.processes import Processes
 
 CALIBRATION_TEXTS = 256
+"""Number of texts that a plan encodes."""
 
 
 def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     """Train a classifier, save it in the run's folder, and return that folder.
 
-    ``models/classifier.py`` says what the folder holds; ``training.json`` in it, written last, says how the
-    training went. A folder that holds the finished work of the same settings is left as it is.
+    The files of the folder are described in ``models/classifier.py``; the record of the training,
+    ``training.json``, is written last. A folder with a classifier of the same settings and data is left as it
+    is.
     """
     if Processes.current().size > 1:
         raise SettingsError("train-classifier runs in one process: it has no batches for several to share")
@@ -43,67 +45,70 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     hashes = {name: hash_source(source) for name, source in sources.items()}
     models = {"base": model_revision(settings.base)}
     identity = Identity.of("train-classifier", settings.deciding(), hashes, models)
-    made_with = sources_of(models=[settings.base], data=list(sources.values()))
+    attribution = sources_of(models=[settings.base], data=list(sources.values()))
 
     def fit(folder: ModelFolder) -> tuple[Save, ClassifierTraining]:
         if texts.blank:
-            run.progress.say(f"left out, as the text is blank: {texts.blank:,} rows")
+            run.progress.say(f"{texts.blank:,} rows are left out because their text is blank")
         encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
         classifier, history = train_classifier_on(encoder, texts, validation, settings, progress=run.progress)
-        for count, why in (
+        for count, reason in (
             (history.repeated, "they repeat an earlier one"),
             (history.contradicting, "the same text has several labels"),
         ):
             if count:
-                run.progress.say(f"left out, as {why}: {count:,} of {len(texts.texts):,} texts")
+                run.progress.say(f"{count:,} of {len(texts.texts):,} texts are left out because {reason}")
         card = classifier_card(settings, history.to_json(), folder)
         return partial(save_classifier, classifier, card=card), history
 
-    claim = partial(ModelFolder.start, run, identity, made_with)
+    claim = partial(ModelFolder.start, run, identity, attribution)
     return train_once(run, Processes.current(), claim, fit, settings.base)
 
 
 def with_classifier_splits(
     settings: TrainClassifierSettings, say: Say | None = None
 ) -> TrainClassifierSettings:
-    """The settings with a split named for each folder with several; unset, ``validation`` is that of data."""
+    """The settings with a split named for each folder that has several.
+
+    If ``validation`` is unset, it becomes the split ``validation`` of ``data``, if there is one.
+    """
     data, validation = settings.data, settings.validation
     if validation is None and not split_of(data)[1]:
         validation = splits_of(data).get("validation") if len(splits_of(data)) > 1 else None
     elif validation is not None:
         validation = to_measure_on(validation, "measured on", say, split="validation")
-    own = validation is not None and settings.validation is None
-    data = to_train_on(data, "trained on", None if own else say)
-    if own and say:
-        say(f"measured on the validation texts, {validation}")
+    both_splits_used = validation is not None and settings.validation is None
+    data = to_train_on(data, "trained on", None if both_splits_used else say)
+    if both_splits_used and say:
+        say(f"the validation texts are those of the split {validation}")
     return settings.model_copy(update={"data": data, "validation": validation})
 
 
 def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> Estimate:
-    """Encode a sample of the texts; the head itself takes little."""
+    """Encode a sample of the texts, and extrapolate; the time for fitting the head is negligible."""
     settings = with_classifier_splits(settings)
     rows = _read(settings.data, settings)
-    if settings.data not in before:  # a sample has too few rows, perhaps, to have each label among them
+    if settings.data not in before:  # a sample may be too small to have all labels
         _check(settings, rows, None)
     count = counted(settings.data, before, len(rows.texts))
     begun = time.monotonic()
     encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
     loading = time.monotonic() - begun
-    warming, per_text, _ = timed(
+    warm_up, per_text, _ = timed(
         lambda: partial(text_unit_vectors, encoder, batch_size=settings.batch_size),
         evenly_spaced(rows.texts, CALIBRATION_TEXTS),
     )
     weights = sum(weight.nbytes for weight in encoder.state_dict().values())
     return Estimate(
-        seconds=loading + warming + per_text * count,
+        seconds=loading + warm_up + per_text * count,
         memory=peak_memory(),
-        disk=weights + 1_000_000 + 17 * count,  # besides the weights: a tokenizer, and a line for each text
+        disk=weights + 1_000_000 + 17 * count,  # also a tokenizer, and a line for each text
         rows={},
     )
 
 
 def _check(settings: TrainClassifierSettings, train: LabelledTexts, validation: LabelledTexts | None) -> None:
-    """Refuse labels that no classifier can be trained on, before anything is written."""
+    """Raise an ``InputError`` for labels that no classifier can be trained on; called before writing."""
     with errors_about(settings.data, InputError):
         check_labels(distinct(train)[1], validation)
 

@@ -1,4 +1,4 @@
-"""The step ``train-crossencoder``: a model that reads both texts of a pair together to score it (M6)."""
+"""The step ``train-crossencoder``: a model that scores a pair by reading both texts together (M6)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -38,33 +38,33 @@ print(model.predict([("Who wrote Hamlet?", "Shakespeare: Hamlet is a play by Sha
 ```"""
 
 _SPARE = 50
-"""Additional outputs to retrieve from each shard, as some may be positives or, of a document, its own."""
+"""Number of additional outputs to retrieve from each shard, as some may be positives or copies of inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Data(SeedData[Example]):
     mined: DatasetFolder | None
-    """The mined outputs with their vectors, among which hard negatives are looked for."""
+    """The outputs that ``mine`` encoded, with their vectors; hard negatives are retrieved from them."""
 
 
 def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
     seeds = read_seeds(settings.seeds, settings.kind, settings.least_score)
-    cut = [in_window(example, settings.window) for example in seeds.examples]
+    examples = [in_window(example, settings.window) for example in seeds.examples]
     validation = [in_window(example, settings.window) for example in read_validation(settings)]
     mined = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
     encoder = settings.encoder
     if mined and encoder and mined.manifest.models.get("encoder") != model_revision(encoder):
         raise ModelError(
             f"model {encoder}: {mined.path} was encoded by another model, or by other weights of this "
-            "one; give the same --encoder as to mine"
+            "model; give the same --encoder as to mine"
         )
-    return _Data(replace(seeds, examples=cut), validation, mined=mined)
+    return _Data(replace(seeds, examples=examples), validation, mined=mined)
 
 
 def _train(data: _Data, settings: TrainCrossencoderSettings, context: TrainingContext) -> Trained:
     data.tell(context["progress"])
-    every = [*data.seeds.examples, *data.validation]
-    negatives = _hard_negatives(every, data.mined, settings, context) if data.mined else None
+    examples = [*data.seeds.examples, *data.validation]
+    negatives = _hard_negatives(examples, data.mined, settings, context) if data.mined else None
     trained = train_crossencoder_on(data.seeds.examples, data.validation, negatives, settings, **context)
     facts = {**data.seeds.facts(), "validation": len(data.validation)}
     return Trained.transformer("A cross-encoder that scores pairs", _USE, trained, facts)
@@ -88,11 +88,11 @@ train_crossencoder = TrainingStep(
     _train,
     _identity,
 )
-"""Trains a cross-encoder on seeds. The folder opens with ``AutoModelForSequenceClassification``."""
+"""Trains a cross-encoder on seeds. ``AutoModelForSequenceClassification`` opens the folder."""
 
 
 def _outputs_of(mined: str) -> str:
-    """The folder with the vectors of a mined folder's outputs."""
+    """The folder inside a folder of ``mine`` that has the vectors of the outputs."""
     return f"{mined.rstrip('/')}/outputs"
 
 
@@ -102,13 +102,14 @@ def _hard_negatives(
     settings: TrainCrossencoderSettings,
     context: TrainingContext,
 ) -> list[list[str]]:
-    """The hard negatives of each example: outputs near its input, by the bi-encoder, that are not its own."""
-    assert settings.encoder is not None  # it is given whenever ``mined`` is
-    read = outputs.manifest.settings["max_length"]  # as for the outputs; the encoder may allow more
+    """The hard negatives of each example: the outputs nearest to its input under the bi-encoder (M6)."""
+    assert settings.encoder is not None  # the settings require it with ``mined``
+    # The same as for the outputs, also if the encoder can read longer texts.
+    max_length = outputs.manifest.settings["max_length"]
     encoder = load_sentence_encoder(
         settings.encoder,
         device=pick_device(settings.device),
-        max_length=read if isinstance(read, int) else None,
+        max_length=max_length if isinstance(max_length, int) else None,
     )
     with context["progress"].task("find negatives", len(examples), "inputs") as bar:
         return retrieved(examples, outputs, encoder, settings.retrieved, bar.advance)
@@ -123,41 +124,45 @@ def retrieved(
 ) -> list[list[str]]:
     """The ``count`` distinct outputs nearest to each example's input, nearest first, without positives.
 
-    Positives are the outputs of all examples with the same input, their answers in any passage, and what
-    overlaps these answers in the example's own passage. Outputs that stand in the input, such as a document's
-    own sentences, and those whose answer does, are no candidates of ``mine`` either (M5).
+    Positives are the outputs of all examples with the same input, their answers in any passage, and texts
+    that overlap with these answers in the example's own passage. Outputs that occur in the input, such as the
+    sentences of a document, or whose answer occurs in it, are left out, as ``mine`` does not pair them (M5).
 
-    ``outputs`` are encoded by ``encoder``, as ``mine`` leaves them in its folder; ``advance`` is called with
-    the number of inputs that were encoded.
+    Args:
+        examples: the examples with their inputs.
+        outputs: the folder of outputs with vectors by ``encoder``, as ``mine`` writes it.
+        encoder: the bi-encoder, which encodes the inputs.
+        count: the number of outputs for each example; there may be fewer.
+        advance: called with the number of inputs that were encoded.
     """
     inputs = [example.input for example in examples]
     queries = encode_texts(encoder, inputs, side="query", advance=advance)
     x = torch.nn.functional.normalize(torch.from_numpy(queries), dim=1)
     nearest: list[dict[str, float]] = [{} for _ in examples]
-    right = list(zip(positive_outputs(examples), positive_answers(examples), strict=True))
+    positives = list(zip(positive_outputs(examples), positive_answers(examples), strict=True))
     for table in outputs.shards("train", ["text", "answer", "context", "vector"]):
         if not table.num_rows:
             continue
-        table = table.take(_first_of_each(table["text"]))  # duplicates would displace other texts
+        table = table.take(_first_occurrences(table["text"]))  # duplicates would displace other texts
         vectors = torch.tensor(table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False))
         vectors = vectors.view(table.num_rows, -1).float()
-        values, places = (x @ vectors.T).topk(min(count + _SPARE, table.num_rows), dim=1)
-        wanted = np.unique(places.numpy())
-        known = dict(zip(wanted.tolist(), table.drop("vector").take(wanted).to_pylist(), strict=True))
+        similarities, indices = (x @ vectors.T).topk(min(count + _SPARE, table.num_rows), dim=1)
+        needed = np.unique(indices.numpy())
+        row_at = dict(zip(needed.tolist(), table.drop("vector").take(needed).to_pylist(), strict=True))
         for number, example in enumerate(examples):
-            hits = zip(values[number].tolist(), (known[i] for i in places[number].tolist()), strict=True)
+            rows = [row_at[index] for index in indices[number].tolist()]
             best = nearest[number]
-            for value, row in hits:
+            for similarity, row in zip(similarities[number].tolist(), rows, strict=True):
                 copied = unpairable(example.input, row["text"], row["answer"])
-                if not copied and not _is_positive(row, example, *right[number]):
-                    best[row["text"]] = max(value, best.get(row["text"], value))
-            kept = nlargest(count, ((value, text) for text, value in best.items()))
-            nearest[number] = {text: value for value, text in kept}
+                if not copied and not _is_positive(row, example, *positives[number]):
+                    best[row["text"]] = max(similarity, best.get(row["text"], similarity))
+            kept = nlargest(count, ((similarity, text) for text, similarity in best.items()))
+            nearest[number] = {text: similarity for similarity, text in kept}
     return [list(best) for best in nearest]
 
 
-def _first_of_each(texts: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The row of each text's first occurrence."""
+def _first_occurrences(texts: pa.ChunkedArray) -> NDArray[np.int64]:
+    """The row numbers, ascending, at which each distinct text occurs first."""
     codes = texts.combine_chunks().dictionary_encode().indices.to_numpy()
     return np.sort(np.unique(codes, return_index=True)[1])
 
@@ -165,10 +170,14 @@ def _first_of_each(texts: pa.ChunkedArray) -> NDArray[np.int64]:
 def _is_positive(
     row: dict[str, Any], example: Example, outputs: frozenset[str], answers: frozenset[str]
 ) -> bool:
-    """Whether an output is, or overlaps with, one of an example's own ``outputs`` and ``answers``."""
+    """Whether an output, a row of a mined folder, is a positive of an example.
+
+    It is if its text is one of ``outputs``, if its answer is one of ``answers``, or if its answer overlaps
+    with one of these and both are in the same passage.
+    """
     if row["text"] in outputs:
         return True
     if row["answer"] is None or example.context is None:
         return False
-    own = row["context"] in example.context or example.context in row["context"]
-    return row["answer"].casefold() in answers or (own and overlaps(row["answer"], answers))
+    same_passage = row["context"] in example.context or example.context in row["context"]
+    return row["answer"].casefold() in answers or (same_passage and overlaps(row["answer"], answers))

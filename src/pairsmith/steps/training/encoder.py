@@ -1,4 +1,4 @@
-"""The step ``train-encoder``: a sentence encoder trained on a dataset folder of scored pairs (D10)."""
+"""The step ``train-encoder``: a sentence encoder trained on scored pairs (D10)."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -40,20 +40,21 @@ _SCORES = ", a split of the same data: where a program scored the pairs, these s
 
 
 def _read(settings: TrainEncoderSettings, most: int | None) -> TrainingData[pa.Table]:
-    """The pairs of the split ``train`` and, if there is one, ``validation``: sentence1, sentence2, score.
+    """Read the pairs of the split ``train`` and, if there is one, of the split ``validation``.
 
-    A named split, a file and a Hub data set count as ``train``. For a plan, which gives ``most``, a sample of
-    all lengths is enough, except for the objective that looks for the other pairs of a text.
+    A split that ``data`` names, a file or a Hub data set is the training split. A plan gives ``most``, and
+    gets a sample with pairs of all lengths, except for the objective ``contrastive``, which needs all pairs
+    of a text.
     """
     if Processes.current().size > 1 and settings.objective in ("cosent", "angle"):
         raise SettingsError(
-            f"--objective {settings.objective} compares all pairs of a batch, which several processes "
-            "would not hold together; run it in one"
+            f"--objective {settings.objective} compares all pairs of a batch with each other, which several "
+            "processes cannot do; run it in one process"
         )
     pairs = _pairs(to_train_on(settings.data, "learned"))
     splits = splits_of(settings.data)
-    validates = len(splits) > 1 and "validation" in splits
-    validation = _pairs(splits["validation"]).to_pylist() if validates else []
+    has_validation = len(splits) > 1 and "validation" in splits
+    validation = _pairs(splits["validation"]).to_pylist() if has_validation else []
     training = pairs
     if most is not None and settings.objective != "contrastive":
         lengths = pc.add(pc.utf8_length(pairs["sentence1"]), pc.utf8_length(pairs["sentence2"]))
@@ -83,11 +84,11 @@ def _train(data: TrainingData[pa.Table], settings: TrainEncoderSettings, context
 
 
 train_encoder = TrainingStep("train-encoder", TrainEncoderSettings, ("data",), _read, _train)
-"""Trains an encoder on pairs with scores. The folder opens with ``SentenceTransformer``."""
+"""Trains an encoder on pairs with scores. ``SentenceTransformer`` opens the folder."""
 
 
 def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:
-    """Load the base with the layers and the attention that the settings ask for."""
+    """Load the base model with the number of layers and the kind of attention in the settings."""
     return load_sentence_encoder(
         settings.base,
         pooling=settings.pooling,
@@ -99,21 +100,22 @@ def base_encoder(settings: TrainEncoderSettings) -> SentenceTransformer:
 
 
 def _origin(source: str) -> dict[str, object]:
-    """What was trained on, for the card; for a folder of pairsmith also how it was made."""
+    """Facts about the training data for the card; for a dataset folder also the step that wrote it."""
     folder = own_folder(source)
     if folder is None:
         return {"data": f"`{redacted(display_name(place(source)))}`"}
     manifest = read_manifest(folder)
-    made = f"last step `{manifest.step}`, fingerprint `{manifest.fingerprint[:16]}`"
+    provenance = f"last step `{manifest.step}`, fingerprint `{manifest.fingerprint[:16]}`"
     models = {f"its {name}": f"`{revision}`" for name, revision in manifest.models.items()}
-    return {"data": f"the dataset folder `{folder.resolve().name}`, {made}", **models}
+    return {"data": f"the dataset folder `{folder.resolve().name}`, {provenance}", **models}
 
 
 def _pairs(source: str) -> pa.Table:
+    """The pairs of a source as a table with the columns sentence1, sentence2 and score."""
     if own := own_folder(source):
-        opened = DatasetFolder.open(own)
-        _check_columns(source, opened.schema().names)
-        pairs = opened.table(split_of(source)[1] or opened.splits[0], list(_COLUMNS))
+        folder = DatasetFolder.open(own)
+        _check_columns(source, folder.schema().names)
+        pairs = folder.table(split_of(source)[1] or folder.splits[0], list(_COLUMNS))
     else:
         data = open_source(source)
         for _, row in islice(data.rows(), 1):
@@ -126,7 +128,7 @@ def _pairs(source: str) -> pa.Table:
 
 def _check_columns(where: str, names: Sequence[str]) -> None:
     if not set(_COLUMNS) <= set(names):
-        hint = "; labels must be numbers to train on" if "label" in names else ""
+        hint = "; labels have to be numbers, in a column score" if "label" in names else ""
         raise InputError(
             f"{where}: training an encoder needs the columns sentence1, sentence2, score; "
             f"found {', '.join(names)}{hint}"

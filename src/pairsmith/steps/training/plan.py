@@ -1,4 +1,4 @@
-"""The cost of a training, extrapolated from some of its own steps and an evaluation."""
+"""The cost of a training, extrapolated from the time for some of its steps and an evaluation."""
 
 import time
 from collections.abc import Sequence
@@ -19,34 +19,37 @@ if TYPE_CHECKING:
     from pairsmith.steps.training.step import TrainingContext, TrainingStep
 
 CALIBRATION_STEPS = 4
+"""Number of training steps that are timed."""
 SAMPLE_ROWS = 2_000
-"""Most rows of each source of questions that a plan reads in full; the others are counted."""
+"""Largest number of rows of each source of questions that a plan reads; the other rows are counted."""
 
 _UNTIMED_STEPS = 2
+"""Number of steps before these, which warm up the libraries."""
 TRIED_STEPS = _UNTIMED_STEPS + CALIBRATION_STEPS
-"""Steps of the longest trial."""
+"""Number of steps of the longest trial."""
 
 MOST_SECONDS = 10.0
-"""Seconds; of a step that may take longer only a part is timed, and extrapolated."""
+"""Seconds; if a training step may take longer, a step with a smaller batch is timed and extrapolated."""
 
 _PROBE_BATCH = 2
-"""Examples in a step of the first trial; a bi-encoder needs two pairs to tell apart."""
+"""Batch size of the first trial; a bi-encoder needs two pairs, as one has no negatives."""
 
 BESIDE_WEIGHTS = 300_000
-"""Approximate bytes of tokenizer, configuration, card and record."""
+"""Approximate size of tokenizer, configuration, card and record, in bytes."""
 CHECKPOINTS_ON_DISK = 3
-"""Most checkpoints on disk at one time: two, and the next one while it is being written."""
+"""Largest number of checkpoints on disk at a time: two, and the next one while it is being written."""
 
 
 def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, before: Before) -> Estimate:
-    """Read the data as the step does, train for some steps, and extrapolate to all.
+    """Read the data as the step does, train for some steps, and extrapolate to all steps.
 
-    Steps are timed, not slices of the rows: how many there are, and how many evaluations and checkpoints,
-    follows from the settings. Hard negatives from a mined folder are left out; they do not change the cost.
+    The numbers of training steps, evaluations and checkpoints follow from the settings and the number of
+    examples; so single steps are timed, not trainings on parts of the rows. Hard negatives from a mined
+    folder are left out, as they do not change the cost.
     """
-    pick_device(settings.device)  # one that is not here is refused before anything is read
+    pick_device(settings.device)  # refuses a device that does not exist before anything is read
     begun = time.monotonic()
-    settings = _readable(step, settings, before)
+    settings = _with_existing_sources(step, settings, before)
     data = step.read(settings, SAMPLE_ROWS)
     reading = time.monotonic() - begun
     sources = step.sources_of(settings)
@@ -57,11 +60,12 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
     validation, validation_size = data.validation, len(data.validation)
     if isinstance(settings, FitSettings):
         rates = len(settings.learning_rate)
-    elif settings.data in before:  # whose split ``validation`` is not in its sample
+    elif settings.data in before:  # the sample has no split ``validation``
         validation_size = before[settings.data].rows.get("validation", 0)
         validation = data.training.slice(0, validation_size).to_pylist()
 
     def time_steps(count: int, batch: int, evaluated: int) -> _Trial:
+        """Train for ``count`` steps of ``batch`` examples, and evaluate ``evaluated`` examples."""
         changes = {"eval_steps": count, "checkpoint_steps": count, "batch_size": batch}
         timer, begun = _Steps(), time.monotonic()
         short = settings.model_copy(update=changes).cut_to(count)
@@ -86,42 +90,50 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
     training = steps * seconds + evaluations * evaluation
     saved = saved_checkpoints(steps, settings.checkpoint_steps, training)
     checkpoints = (rates - 1) * min(CHECKPOINTS_ON_DISK - 1, saved) + min(CHECKPOINTS_ON_DISK, saved)
-    in_checkpoint = 4 if validation_size else 3  # the weights, AdamW's two moments, and the best weights
+    # A checkpoint has the weights, AdamW's two moments and, with validation examples, the best weights.
+    weights_per_checkpoint = 4 if validation_size else 3
     return Estimate(
         seconds=reading + libraries + rates * (training + loading),
         memory=peak_memory(),
         disk=trial.weights + BESIDE_WEIGHTS,
         rows={},
-        scratch=(checkpoints * in_checkpoint + (rates if rates > 1 else 0)) * trial.weights,
+        scratch=(checkpoints * weights_per_checkpoint + (rates if rates > 1 else 0)) * trial.weights,
     )
 
 
 def saved_checkpoints(steps: int, between: int, seconds: float) -> int:
-    """The number of checkpoints that a training saves in ``seconds``, the time of its evaluations included.
+    """The number of checkpoints that a training saves.
 
-    One is saved every ``between`` steps and every ten minutes, and none at the last step.
+    A checkpoint is saved every ``between`` of the ``steps`` steps, and every ten minutes, but not at the last
+    step. ``seconds`` is the duration of the training, including its evaluations.
     """
     return min(steps - 1, max(len(range(between, steps, between)), int(seconds / SAVE_SECONDS)))
 
 
-def _readable(step: "TrainingStep[Any, Any]", settings: TrainingSettings, before: Before) -> TrainingSettings:
-    """The settings with sources that can be read: without rows to add that nothing stands in for."""
+def _with_existing_sources(
+    step: "TrainingStep[Any, Any]", settings: TrainingSettings, before: Before
+) -> TrainingSettings:
+    """The settings with sources that can be read now; sources in ``added`` without a sample are left out.
+
+    Raises:
+        SettingsError: an earlier step will make another source, and its estimate has no sample of the rows.
+    """
 
     def with_a_sample(name: str, source: str) -> str | None:
         if not has_no_sample(source, before):
             return source
-        if name == "added":  # the seeds cost as much
+        if name == "added":  # a training on the seeds alone takes as much time per step
             return None
         raise SettingsError(f"{name} {source}: plan cannot estimate a step that reads this step's output")
 
     settings = with_sources(settings, step.sources, with_a_sample)
     if hasattr(settings, "mined"):
-        settings = settings.model_copy(update={"mined": None, "encoder": None})  # the hard negatives
+        settings = settings.model_copy(update={"mined": None, "encoder": None})  # no hard negatives
     return with_training_splits(settings)
 
 
 class _Steps(Silent):
-    """Records when each step of a training ended, and when its last evaluation did."""
+    """Records the end of each step of a training, and of its last evaluation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,7 +141,7 @@ class _Steps(Silent):
         self.last = 0.0
 
     def draw(self, bar: ProgressTask) -> None:
-        """A step has ended, or an evaluation before or after one."""
+        """Called when a step ends, and when an evaluation before or after a step ends."""
         if bar.label == TRAIN:
             self.last = time.monotonic()
             if bar.done > len(self.ends):
@@ -138,12 +150,12 @@ class _Steps(Silent):
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The timing of a short training, with an evaluation before and after.
+    """The timing of a short training, with an evaluation before and after it.
 
     Attributes:
-        ends: when each step ended, in seconds after the training began.
-        evaluation: seconds that an evaluation takes; 0 without validation data.
-        weights: bytes of the weights.
+        ends: the end of each step, in seconds after the training began.
+        evaluation: the duration of an evaluation in seconds; 0 without validation data.
+        weights: the size of the weights in bytes.
     """
 
     ends: Sequence[float]
@@ -151,9 +163,9 @@ class _Trial:
     weights: int
 
     def step(self, untimed: int) -> float:
-        """Seconds that a step takes, without the first ``untimed`` steps, which are for warming up."""
+        """The duration of a step in seconds; the first ``untimed`` steps, for warming up, are left out."""
         return (self.ends[-1] - self.ends[untimed - 1]) / (len(self.ends) - untimed)
 
     def loading(self, untimed: int) -> float:
-        """Seconds before the first step, without the evaluation."""
+        """The seconds before the first step, without the evaluation."""
         return max(self.ends[0] - self.step(untimed) - self.evaluation, 0.0)

@@ -22,8 +22,8 @@ def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> Trainin
     items, unread = items_of(settings.data, read_questions, most)
     questions = CountingIterable(items)
     examples = GeneratorExamples(generator_examples(questions, settings))
-    others = read_questions(settings.validation) if settings.validation else ()
-    validation = GeneratorExamples(generator_examples(others, settings))
+    validation_questions = read_questions(settings.validation) if settings.validation else ()
+    validation = GeneratorExamples(generator_examples(validation_questions, settings))
     check_generator_examples(examples, validation if settings.validation else None, settings)
     return TrainingData(examples, questions.count, unread, validation)
 
@@ -43,5 +43,5 @@ def _train(
 train_question_generator = TrainingStep(
     "train-asker", TrainQuestionGeneratorSettings, ("data", "validation"), _read, _train
 )
-"""Trains a question generator on questions with answers. The folder opens with ``AutoModelForSeq2SeqLM``, or
-with ``AutoModelForCausalLM`` if the base is a causal language model."""
+"""Trains a question generator on questions with answers. ``AutoModelForSeq2SeqLM`` opens the folder, or
+``AutoModelForCausalLM`` if the base is a causal language model."""

@@ -1,4 +1,4 @@
-"""The step ``train-reader``: a reader trained on about a hundred questions and added mined ones (M9)."""
+"""The step ``train-reader``: a reader trained on about a hundred questions and on mined questions (M9)."""
 
 from itertools import chain, islice
 
@@ -57,10 +57,10 @@ def _train(data: SeedData[Question], settings: TrainReaderSettings, context: Tra
 train_reader = TrainingStep(
     "train-reader", TrainReaderSettings, ("seeds", "validation", "added"), _read, _train
 )
-"""Trains a reader on seeds and added questions. The folder opens with ``AutoModelForQuestionAnswering``."""
+"""Trains a reader on seeds and added questions. ``AutoModelForQuestionAnswering`` opens the folder."""
 
 
 def added_questions(settings: TrainReaderSettings) -> list[Question]:
-    """The questions of all sources in ``added``, in order; only the first ``extra`` if that is given."""
+    """The first ``extra`` questions of the sources in ``added``, in order; all if ``extra`` is None."""
     questions = chain.from_iterable(read_questions(source) for source in settings.added)
     return list(islice(questions, settings.extra))

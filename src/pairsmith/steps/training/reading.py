@@ -1,4 +1,4 @@
-"""Reads the data of trainings: the splits that they take, seeds and questions."""
+"""Reads the data of trainings: the splits to read, seeds, validation examples, and questions."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ C = TypeVar("C", bound=Sized)
 
 
 def with_training_splits(settings: S, say: Say | None = None) -> S:
-    """The settings with a split named for each folder that has several: ``train``, or ``validation``.
+    """The settings with a split named for each folder with several: ``train``, for validation ``validation``.
 
-    Corpora stay unchanged. ``say`` is called with a message about the splits that are not used.
+    Corpora stay unchanged. ``say`` is called with a message about splits that are not used.
     """
-    if isinstance(settings, TrainEncoderSettings):  # both splits of its data are read
+    if isinstance(settings, TrainEncoderSettings):  # reads both splits of its data
         return settings
 
     def at_split(name: str, source: str) -> str:
@@ -41,24 +41,20 @@ def with_training_splits(settings: S, say: Say | None = None) -> S:
 
 @dataclass(frozen=True, slots=True)
 class Seeds(Generic[E]):
-    """Distinct seeds in their order.
-
-    ``repeated`` is the number of duplicates that were left out, ``unmatched`` that of pairs whose score is
-    too low for a positive, and ``unanswered`` that of questions without an answer.
-    """
+    """Distinct seeds in their order, and the numbers of rows that were left out."""
 
     examples: list[E]
-    repeated: int
-    unmatched: int = 0
-    unanswered: int = 0
+    repeated: int  # duplicates
+    unmatched: int = 0  # pairs whose score is too low for a positive
+    unanswered: int = 0  # questions without an answer
 
     def tell(self, progress: Progress) -> None:
-        """Say how many seeds were left out and why, and warn if there are too few to learn much."""
+        """Report how many seeds were left out and why, and warn if there are fewer than ``FEW``."""
         count = len(self.examples)
         if self.unmatched:
             total = count + self.repeated + self.unmatched
             progress.say(
-                f"{self.unmatched:,} of {total:,} pairs have a score below --least-score, so they are no "
+                f"{self.unmatched:,} of {total:,} pairs have a score below --least-score, so they are not "
                 "positives and are left out"
             )
         if self.unanswered:
@@ -69,11 +65,11 @@ class Seeds(Generic[E]):
             progress.say(f"{self.repeated:,} of {total:,} seeds are duplicates and are left out")
         if count < FEW:
             progress.say(
-                f"only {count} seeds; some hundred are usual, and a model learns little from {count}"
+                f"only {count} seeds; about a hundred are usual, and a model learns little from {count}"
             )
 
     def facts(self) -> dict[str, object]:
-        """Facts about the seeds for the model card."""
+        """The numbers of seeds that were used and left out, for the model card."""
         left_out = {
             "duplicate seeds left out": self.repeated,
             "pairs below the least score left out": self.unmatched,
@@ -84,22 +80,22 @@ class Seeds(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class SeedData(Generic[E]):
-    """What a training on seeds has read: ``added`` holds the examples that are learned besides the seeds."""
+    """The data of a training on seeds."""
 
     seeds: Seeds[E]
     validation: Sequence[E]
-    added: Sequence[E] = ()
+    added: Sequence[E] = ()  # training examples besides the seeds, such as mined ones
 
     @property
     def examples(self) -> int:
-        """Number of training examples."""
+        """The number of training examples."""
         return len(self.seeds.examples) + len(self.added)
 
     rows = examples
     unread = 0
 
     def tell(self, progress: Progress, extra: int | None = None, what: str = "") -> None:
-        """Say what is wrong with the seeds, and if fewer are added than ``extra``; ``what`` names those."""
+        """Report problems with the seeds, and if fewer than ``extra`` examples, named ``what``, are added."""
         self.seeds.tell(progress)
         if extra and len(self.added) < extra:
             progress.say(
@@ -109,13 +105,13 @@ class SeedData(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class TrainingData(Generic[C]):
-    """What a training without seeds has read.
+    """The data of a training without seeds.
 
     Attributes:
-        training: the training examples; their number decides the number of steps where epochs are set.
-        rows: number of rows that these examples were made from.
-        unread: number of rows that were counted but not read, as ``read`` was limited.
-        validation: validation examples; may be empty.
+        training: the training examples.
+        rows: the number of rows from which the training examples were made.
+        unread: the number of rows that were only counted, because a plan reads a limited number.
+        validation: the validation examples; may be empty.
     """
 
     training: C
@@ -125,12 +121,12 @@ class TrainingData(Generic[C]):
 
     @property
     def examples(self) -> int:
-        """Number of training examples."""
+        """The number of training examples."""
         return len(self.training)
 
 
 class CountingIterable(Iterable[E]):
-    """Items that are read once; ``count`` is the number of those read so far."""
+    """Items that can be iterated over once; ``count`` is the number of items read so far."""
 
     def __init__(self, items: Iterable[E]) -> None:
         self._items = items
@@ -143,17 +139,20 @@ class CountingIterable(Iterable[E]):
 
 
 def read_seeds(source: str, kind: ExampleKind, least: float = 0.0) -> Seeds[Example]:
-    """The seeds in a source, of kind ``pairs`` those scored ``least`` or more."""
+    """The distinct seeds in a source; for kind ``pairs``, those with a score of ``least`` or more."""
     examples = list(each_example(source, kind))
     positives = matching(examples, kind, least, source)
-    seeds = _once(positives, lambda example: example, source)
+    seeds = _distinct(positives, lambda example: example, source)
     if kind == "reading":
         return replace(seeds, unanswered=_unanswered(source))
     return replace(seeds, unmatched=len(examples) - len(positives))
 
 
 def matching(examples: Sequence[Example], kind: ExampleKind, least: float, source: str) -> list[Example]:
-    """The examples that are positives; of kind ``pairs``, those with a score of ``least`` or more."""
+    """The examples that are positives; for kind ``pairs``, those with a score of ``least`` or more.
+
+    ``source`` names the examples in error messages.
+    """
     if kind != "pairs":
         return list(examples)
     positives = [replace(example, score=1.0) for example in examples if example.score >= least]
@@ -166,14 +165,14 @@ def matching(examples: Sequence[Example], kind: ExampleKind, least: float, sourc
 
 
 def read_validation(settings: TrainBiencoderSettings | TrainCrossencoderSettings) -> list[Example]:
-    """The validation examples, if any, chosen as the seeds are."""
+    """The validation examples, if any; pairs need the same least score as seeds."""
     source, kind = settings.validation, settings.kind
     return matching(read_examples(source, kind), kind, settings.least_score, source) if source else []
 
 
 def read_question_seeds(source: str) -> Seeds[Question]:
-    """The seeds of a reader; duplicates have the same question, passage and answers."""
-    seeds = _once(
+    """The distinct seeds of a reader; duplicates have the same question, passage and answers."""
+    seeds = _distinct(
         read_questions(source),
         lambda question: (question.question, question.context, question.answers),
         source,
@@ -182,24 +181,27 @@ def read_question_seeds(source: str) -> Seeds[Question]:
 
 
 def _unanswered(source: str) -> int:
+    """The number of questions without an answer."""
     return sum(not question.answers for question in read_questions(source, unanswered=True))
 
 
-def _once(examples: Iterable[E], key: Callable[[E], Hashable], source: str) -> Seeds[E]:
-    read, distinct = list(examples), dict[Hashable, E]()
-    for example in read:
+def _distinct(examples: Iterable[E], key: Callable[[E], Hashable], source: str) -> Seeds[E]:
+    """The first of the examples with each ``key``; an ``InputError`` if there are no examples."""
+    count, distinct = 0, dict[Hashable, E]()
+    for example in examples:
+        count += 1
         distinct.setdefault(key(example), example)
-    if not read:
+    if not count:
         raise InputError(f"{source} holds no examples")
-    return Seeds(list(distinct.values()), len(read) - len(distinct))
+    return Seeds(list(distinct.values()), count - len(distinct))
 
 
 def items_of(
     sources: Iterable[str], read: Callable[[str], Iterable[E]], most: int | None
 ) -> tuple[Iterable[E], int]:
-    """The items of all sources, of each no more than ``most``, and the number of those left out.
+    """The first ``most`` items of each source, and the number of the other items.
 
-    Without ``most`` they are streamed, as there may be more than fit into memory.
+    With ``most`` None, all items are streamed, as there may be more than fit into memory.
     """
     if most is None:
         return chain.from_iterable(map(read, sources)), 0

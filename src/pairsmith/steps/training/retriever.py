@@ -1,4 +1,4 @@
-"""The step ``train-retriever``: an encoder that finds the documents that answer a query."""
+"""The step ``train-retriever``: a sentence encoder that retrieves the documents that answer a query."""
 
 from functools import partial
 
@@ -34,14 +34,14 @@ def _read(settings: TrainRetrieverSettings, most: int | None) -> TrainingData[Ex
 def _train(
     data: TrainingData[ExampleStore], settings: TrainRetrieverSettings, context: TrainingContext
 ) -> Trained:
-    repeated = data.rows - data.examples
-    if repeated:
-        context["progress"].say(f"{repeated:,} of {data.rows:,} rows are duplicates and are left out")
+    duplicates = data.rows - data.examples
+    if duplicates:
+        context["progress"].say(f"{duplicates:,} of {data.rows:,} rows are duplicates and are left out")
     trained = train_retriever_on(data.training, data.validation, settings, **context)
     retriever = trained.model
     facts = {
         "rows": data.examples,
-        "duplicate rows left out": repeated,
+        "duplicate rows left out": duplicates,
         "negatives": sum(len(example.negatives) for example in data.training),
         "objective": settings.objective,
         "validation": len(data.validation),
@@ -63,6 +63,6 @@ train_retriever = TrainingStep(
     ("data", "validation"),
     _read,
     _train,
-    alone="each document of a batch is compared with all of its queries",
+    alone="its loss compares each document of a batch with all queries of the batch",
 )
-"""Trains a retriever on queries and documents. The folder opens with ``SentenceTransformer``."""
+"""Trains a retriever on queries and documents. ``SentenceTransformer`` opens the folder."""

@@ -1,4 +1,4 @@
-"""Settings of the trainings: the data that they read, besides how they learn."""
+"""Settings of the training steps: their data, in addition to the options of the methods' trainings."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -35,7 +35,7 @@ LeastScore = Annotated[
         ge=0,
         le=1,
         description="For kind pairs with the columns sentence1, sentence2 and score or label: pairs with "
-        "this score or more are positives; the others are left out.",
+        "this score or a higher one are positives; other pairs are left out.",
     ),
 ]
 Extra = Annotated[
@@ -43,7 +43,7 @@ Extra = Annotated[
     Field(
         ge=0,
         le=MOST_ITEMS,
-        description="Add only the first N examples; filter writes them from best to worst. Unset: all.",
+        description="Use only the first N examples of --added; filter writes the best first. Unset: all.",
     ),
 ]
 QuestionSources = Annotated[
@@ -59,7 +59,7 @@ QuestionSources = Annotated[
 
 
 class FitSettings(FitOptions):
-    """Settings that all trainings on examples share."""
+    """Settings that all trainings except ``train-encoder`` and ``train-classifier`` share."""
 
     validation: str | None = Field(
         default=None,
@@ -71,7 +71,11 @@ class FitSettings(FitOptions):
     @model_validator(mode="after")
     def _measured(self) -> Self:
         if self.validation is None:
-            refuse(self, ("keep_base",), "without validation, on whose examples the base would be measured")
+            refuse(
+                self,
+                ("keep_base",),
+                "without validation, whose examples compare the base with the trained model",
+            )
         return self
 
 
@@ -85,8 +89,8 @@ class TrainEncoderSettings(EncoderOptions):
     )
     data: str = Field(
         description="Scored pairs: a dataset folder, as postprocess writes it, or any file, folder or Hub "
-        "data set with the columns sentence1, sentence2, score. Rows of a folder's split validation choose "
-        "the best step.",
+        "data set with the columns sentence1, sentence2, score. If a folder has a split validation, its "
+        "rows choose the best step.",
         json_schema_extra=BY_CONTENT,
     )
     layers: Layers = None
@@ -101,7 +105,7 @@ TrainingSettings = FitSettings | TrainEncoderSettings
 
 
 class TrainBiencoderSettings(BiencoderOptions, FitSettings):
-    """A bi-encoder that puts the inputs and outputs of the seeds close together (M2)."""
+    """A bi-encoder that gives the input and the output of a pair similar vectors (M2)."""
 
     seeds: str = Field(
         description="The labelled pairs. pairs: a file or dataset folder with the columns input and output, "
@@ -111,8 +115,8 @@ class TrainBiencoderSettings(BiencoderOptions, FitSettings):
     )
     inputs: Annotated[list[str], Listed] = Field(
         default=[],
-        description="For kind reading: corpus of questions, which the style classifier learns to tell from "
-        "those of the seeds.",
+        description="For kind reading: corpus of questions. The style classifier learns to distinguish the "
+        "questions of the seeds from these.",
         json_schema_extra=BY_CONTENT,
     )
     outputs: Annotated[list[str], Listed] = Field(
@@ -133,25 +137,27 @@ class TrainBiencoderSettings(BiencoderOptions, FitSettings):
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
         if self.kind == "pairs":
-            refuse(self, ("inputs", "input_column"), "with --kind pairs, which has no style")
+            refuse(self, ("inputs", "input_column"), "with --kind pairs, which has no style classifier")
         if self.kind == "summaries":
             refuse(
-                self, ("inputs", "input_column"), "with --kind summaries, whose style is that of --outputs"
+                self,
+                ("inputs", "input_column"),
+                "with --kind summaries, whose style classifier learns from --outputs",
             )
         if self.kind != "pairs":
             refuse(self, ("least_score",), f"with --kind {self.kind}; it is for pairs")
         if self.kind != "reading" and not self.outputs:
-            refuse(self, ("negatives",), "without outputs, the corpus that negatives are drawn from")
-        alone = not self.negatives or (self.kind != "reading" and not self.outputs)
-        if self.batch_size == 1 and alone:
+            refuse(self, ("negatives",), "without outputs, the corpus from which negatives are drawn")
+        only_in_batch = not self.negatives or (self.kind != "reading" and not self.outputs)
+        if self.batch_size == 1 and only_in_batch:
             raise ValueError("batch_size 1 leaves a pair without negatives; give 2 or more")
         return self
 
 
 class TrainCrossencoderSettings(CrossencoderOptions, FitSettings):
-    """A cross-encoder that tells the pairs of the seeds from hard negatives (M6).
+    """A cross-encoder that distinguishes the pairs of the seeds from hard negatives (M6).
 
-    With kind ``scored`` it learns the scores that people gave to pairs.
+    With kind ``scored``, it learns the scores that people gave to pairs.
     """
 
     seeds: str = Field(
@@ -160,13 +166,13 @@ class TrainCrossencoderSettings(CrossencoderOptions, FitSettings):
     )
     mined: str | None = Field(
         default=None,
-        description="Folder that mine wrote; those of its outputs that are nearest to a seed's input become "
+        description="Folder that mine wrote. The outputs in it that are nearest to a seed's input become "
         "hard negatives.",
         json_schema_extra=BY_CONTENT,
     )
     encoder: str | None = Field(
         default=None,
-        description="Encoder that mine used; required with --mined.",
+        description="The encoder with which mine wrote --mined; required with it.",
         json_schema_extra=BY_CONTENT,
     )
     retrieved: int = Field(
@@ -181,12 +187,11 @@ class TrainCrossencoderSettings(CrossencoderOptions, FitSettings):
     def _together(self) -> Self:
         if (self.mined is None) != (self.encoder is None):
             raise ValueError(
-                "mined and --encoder have to be given together: the mined pairs, and the encoder that found "
-                "them"
+                "mined and --encoder have to be given together: mined pairs, and the encoder that mine used"
             )
         if self.mined is None and self.kind == "summaries":
             raise ValueError(
-                "mined is missing; with kind summaries, negatives are searched for in its outputs"
+                "mined is missing; with kind summaries, negatives are retrieved from its outputs"
             )
         if self.kind == "scored" and self.mined:
             raise ValueError(scored_without("mined"))
@@ -195,19 +200,19 @@ class TrainCrossencoderSettings(CrossencoderOptions, FitSettings):
         if self.kind != "pairs":
             refuse(self, ("least_score",), f"with --kind {self.kind}; it is for pairs")
         if self.mined is None:
-            refuse(self, ("retrieved",), "without mined, in whose outputs it searches")
+            refuse(self, ("retrieved",), "without mined, from whose outputs negatives are retrieved")
         return self
 
 
 def extra_of_added(settings: "TrainReaderSettings | TrainSummarizerSettings") -> Any:
-    """Refuse a limit of added rows without added rows."""
+    """Raise a ``ValueError`` for a limit of added rows without added rows."""
     if settings.extra and not settings.added:
         raise ValueError("extra limits the rows of --added, which is missing; give it")
     return settings
 
 
 class TrainReaderSettings(ReaderOptions, FitSettings):
-    """A reader that marks the answer to a question in a text, trained on seeds and mined rows (M9)."""
+    """A reader that predicts the answer to a question in a text, trained on seeds and mined rows (M9)."""
 
     seeds: str = Field(
         description="Questions with answers: a SQuAD file, or rows with the columns question, context and "
@@ -225,7 +230,7 @@ class TrainReaderSettings(ReaderOptions, FitSettings):
 
 
 class TrainSummarizerSettings(SummarizerOptions, FitSettings):
-    """A model that writes summaries, trained on seeds and on mined pairs marked as such (M9)."""
+    """A model that writes summaries, trained on seeds and on mined pairs with a marker (M9)."""
 
     seeds: str = Field(
         description="Training examples: rows with the columns document and summary, or for kind reading "
@@ -250,7 +255,7 @@ class TrainQuestionGeneratorSettings(QuestionGeneratorOptions, FitSettings):
 
 
 class TrainTeacherSettings(TeacherOptions, FitSettings):
-    """A teacher: a reader from whose span distributions students learn (Q3)."""
+    """A teacher: a reader whose span distributions a student learns to predict (Q3)."""
 
     data: QuestionSources
     labels: Literal["answers", "hard"] = Field(
@@ -261,7 +266,7 @@ class TrainTeacherSettings(TeacherOptions, FitSettings):
 
 
 class InfuseSettings(StudentOptions, FitSettings):
-    """A student: a bi-encoder whose token vectors answer questions as a teacher would (Q4, Q5)."""
+    """A student: a bi-encoder whose token vectors predict a teacher's answers to questions (Q4, Q5)."""
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
@@ -272,7 +277,7 @@ class InfuseSettings(StudentOptions, FitSettings):
 
 
 class TrainRetrieverSettings(RetrieverOptions, FitSettings):
-    """A sentence encoder that puts queries close to the documents that answer them."""
+    """A sentence encoder that gives queries and the documents that answer them similar vectors."""
 
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
@@ -291,16 +296,18 @@ class TrainRetrieverSettings(RetrieverOptions, FitSettings):
     @model_validator(mode="after")
     def _one_rate_without_validation(self) -> Self:
         if len(self.learning_rate) > 1 and not self.validation:
-            raise ValueError("of several learning rates one is chosen by validation rows; give --validation")
+            raise ValueError(
+                "validation rows choose among several learning rates; give --validation, or one learning rate"
+            )
         return self
 
 
 class TrainClassifierSettings(ClassifierOptions):
-    """A classifier of texts: a logistic regression on the vectors of a sentence encoder (D14)."""
+    """A text classifier: a logistic regression on the vectors of a sentence encoder (D14)."""
 
     base: str = Field(
         default=MINILM,
-        description="Sentence encoder whose vectors are classified; it is not changed: a folder or Hub id of "
+        description="Sentence encoder whose vectors are classified; it is not trained. A folder or Hub id of "
         "a sentence-transformers or transformers model, embedded:all-minilm-l6-v2, or pairsmith:tiny.",
     )
     data: str = Field(

@@ -1,4 +1,4 @@
-"""What every training step does: read, claim the folder, train, write the card, save the model."""
+"""What every training step does: read the data, claim the folder, train, write the card, save the model."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,18 +29,18 @@ from pairsmith.training.logs import check_tensorboard
 from pairsmith.training.processes import Processes
 
 Save = Callable[[Path], None]
-"""Writes a model into an empty folder."""
+"""A function that writes a model into an empty folder."""
 
 
 class History(Protocol):
-    """How a training went; ``str`` says it in one sentence."""
+    """The course of a training; ``str`` describes it in one sentence."""
 
     def to_json(self) -> dict[str, Any]:
-        """The part of ``training.json`` that says how the training went."""
+        """The course of the training for ``training.json``."""
 
 
 class TrainingContext(TypedDict):
-    """What a training works with, besides data and settings; the methods' trainings take it as it is."""
+    """Keyword arguments of the methods' training functions, besides data and settings."""
 
     progress: Progress
     checkpoints: Checkpoints | None
@@ -51,12 +51,12 @@ class Trained:
     """A trained model that has not been saved.
 
     Attributes:
-        title: what the model is; the card's title.
-        use: how to use it, in Markdown.
+        title: the card's title, which says what the model is.
+        use: how to use the model, in Markdown.
         parts: the networks that are saved.
-        save: writes the model, with the given card, into an empty folder.
-        facts: what a reader of the card should know about the data, by name.
-        history: how the training went.
+        save: writes the model and the given card into an empty folder.
+        facts: facts about the training data for the card, by name.
+        history: the course of the training.
     """
 
     title: str
@@ -70,7 +70,7 @@ class Trained:
     def transformer(
         cls, title: str, use: str, trained: TrainedModel[Any], facts: Mapping[str, object]
     ) -> Self:
-        """A model of transformers, which is saved with its tokenizer; its learning rate is the last fact."""
+        """A model of transformers, saved with its tokenizer; the learning rate becomes the last fact."""
         model, tokenizer = trained.model.model, trained.model.tokenizer
         facts = {**facts, "learning rate": trained.learning_rate}
         save = partial(save_transformer, model, tokenizer)
@@ -79,12 +79,12 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class TrainingIdentity:
-    """What identifies a training besides its settings, its base and the data that the settings name.
+    """What identifies a training, besides its settings, its base and the ``sources`` of the step.
 
     Attributes:
-        inputs: hashes of other data that are read, by name.
-        models: revisions of other models, by name.
-        made_with: other data that the card names.
+        inputs: the hashes of other data that are read, by name.
+        models: the revisions of other models that are used, by name.
+        made_with: other data that the card attributes.
     """
 
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -98,17 +98,17 @@ D = TypeVar("D", bound=SeedData[Any] | TrainingData[Any])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingStep(Generic[S, D]):
-    """A step that trains a model; called with settings and a run, it returns the run's folder.
+    """A step that trains a model; a call with settings and a run returns the run's folder.
 
     Attributes:
-        name: of the step.
-        settings: the model of its settings.
-        sources: settings that name data to read.
-        read: reads the data that the settings name: ``read(settings, most)``; of sources of questions, which
-            may be large, only ``most`` rows each, if that is given.
-        train: trains on what was read.
-        identity: what else decides the weights.
-        alone: why the training cannot be shared by several processes; empty if it can.
+        name: the name of the step.
+        settings: the class of its settings.
+        sources: the names of the settings that name data to read.
+        read: reads the data: ``read(settings, most)``. If ``most`` is given, for plans, it may read only this
+            number of rows of each source.
+        train: trains a model on these data.
+        identity: returns what decides the weights besides settings, base and sources.
+        alone: the reason why several processes cannot share the training; empty if they can.
     """
 
     name: str
@@ -120,7 +120,7 @@ class TrainingStep(Generic[S, D]):
     alone: str = ""
 
     def __call__(self, settings: S, run: Run) -> Place:
-        """Train, and save the model in the run's folder."""
+        """Read the data, train a model, and save it in the run's folder."""
         processes = Processes.current()
         if processes.size > 1 and self.alone:
             raise SettingsError(f"{self.name} runs in one process: {self.alone}")
@@ -146,11 +146,11 @@ class TrainingStep(Generic[S, D]):
         )
 
     def plan(self, settings: S, before: Before) -> Estimate:
-        """What the step will cost; errors as for the step."""
+        """Estimate the cost of the step; raises the same errors as the step."""
         return plan_training(self, settings, before)
 
     def sources_of(self, settings: S) -> dict[str, str]:
-        """The data to read, by setting, numbered where a setting lists several."""
+        """The sources of data by the name of their setting, numbered from 1 if the setting is a list."""
         sources: dict[str, str] = {}
         for name in self.sources:
             value = getattr(settings, name)
@@ -161,12 +161,13 @@ class TrainingStep(Generic[S, D]):
         return sources
 
     def _claim(self, settings: S, sources: Mapping[str, str], run: Run) -> ModelFolder:
-        also = self.identity(settings)
-        hashes = {name: hash_source(source) for name, source in sources.items()} | dict(also.inputs)
-        models = {"base": model_revision(settings.base), **also.models}
+        """Claim the run's folder for this training: it is new, unfinished, or has the same identity."""
+        other = self.identity(settings)
+        hashes = {name: hash_source(source) for name, source in sources.items()} | dict(other.inputs)
+        models = {"base": model_revision(settings.base), **other.models}
         identity = Identity.of(self.name, settings.deciding(), hashes, models)
-        made_with = sources_of(models=[settings.base], data=[*sources.values(), *also.made_with])
-        return ModelFolder.start(run, identity, made_with)
+        attribution = sources_of(models=[settings.base], data=[*sources.values(), *other.made_with])
+        return ModelFolder.start(run, identity, attribution)
 
 
 def train_once(
@@ -176,10 +177,14 @@ def train_once(
     train: Callable[[ModelFolder], tuple[Save, History]],
     base: str,
 ) -> Place:
-    """Claim the run's folder, train and save the model there; a folder that holds the model is left as it is.
+    """Claim the run's folder, train a model and save it there; a finished folder is left as it is.
 
-    Only the process that writes calls ``claim``; the others join its folder. ``train`` returns a function
-    that saves the model, and how the training went. ``base`` is the name of the model that it begins with.
+    Args:
+        run: the run; its folder is returned.
+        processes: the processes that share the training; one of them writes.
+        claim: claims the folder. Only the process that writes calls it; the others join the folder.
+        train: returns a function that saves the model, and the course of the training.
+        base: the name of the model from which the training starts, for the progress.
     """
     folder = claim() if processes.writes else None
     processes.wait()

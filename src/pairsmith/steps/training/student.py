@@ -1,4 +1,4 @@
-"""The step ``infuse``: distils a teacher into a bi-encoder whose token vectors answer questions (Q4)."""
+"""The step ``infuse``: distils a teacher into a bi-encoder whose token vectors predict answers (Q4)."""
 
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ def _read(settings: InfuseSettings, most: int | None) -> TrainingData[PassageSto
     questions, unread = items_of(settings.data, read_generated_questions, most)
     passages = grouped_by_passage(questions, settings.labels)
     if not passages:
-        raise InputError(f"{', '.join(settings.data)}: there are no questions to learn from")
+        raise InputError(f"{', '.join(settings.data)}: there are no questions to train on")
     validation = list(read_questions(settings.validation)) if settings.validation else []
     return TrainingData(passages, passages.questions, unread, validation)
 
@@ -55,11 +55,11 @@ def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: 
 
 
 infuse = TrainingStep("infuse", InfuseSettings, ("data", "validation"), _read, _train)
-"""Trains a student on questions. The folder opens with ``AutoModel`` and, heads included, with
-``pairsmith.load_student``."""
+"""Trains a student on questions. ``AutoModel`` opens the encoder in the folder, ``pairsmith.load_student``
+the encoder with its heads."""
 
 
 def save_student(student: SpanEncoder, card: str, out: Path) -> None:
-    """Save the encoder as a transformers model, and the heads beside it."""
+    """Save the encoder as a transformers model, and the heads in the same folder."""
     save_transformer(student.tokens.model, student.tokens.tokenizer, card, out)
     save_heads(student.heads, out)

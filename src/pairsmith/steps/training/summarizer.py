@@ -1,4 +1,4 @@
-"""The step ``train-summarizer``: a summariser from a hundred summaries and marked mined ones (M9)."""
+"""The step ``train-summarizer``: a summariser trained on a hundred seeds and on mined pairs (M9)."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.generators import refuse_both_ways
 
-_WHAT = {
+_TITLES = {
     "summaries": "A model that writes summaries of documents",
     "reading": "A model that writes questions to answers in passages",
 }
@@ -45,10 +45,9 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
     if settings.validation:
         check_rouge()
     refuse_both_ways(settings.base)
-    originals = read_seeds(settings.seeds, settings.kind)
-    seeds = replace(
-        originals, examples=[generation_example(example, settings.kind) for example in originals.examples]
-    )
+    seeds = read_seeds(settings.seeds, settings.kind)
+    seed_examples = [generation_example(example, settings.kind) for example in seeds.examples]
+    seeds = replace(seeds, examples=seed_examples)
     examples = read_examples(settings.validation, settings.kind) if settings.validation else []
     validation = [generation_example(example, settings.kind) for example in examples]
     return SeedData(seeds, validation, added_examples(settings, [*seeds.examples, *validation]))
@@ -57,38 +56,38 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
 def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: TrainingContext) -> Trained:
     data.tell(context["progress"], settings.extra, "new documents")
     trained = train_summarizer_on(data.seeds.examples, data.added, data.validation, settings, **context)
-    marked = data.added and settings.marker
+    has_marker = data.added and settings.marker
     facts = {
         **data.seeds.facts(),
         "added examples": len(data.added),
-        "marker before their input": f"`{settings.marker}`" if marked else "none",
+        "marker before their input": f"`{settings.marker}`" if has_marker else "none",
         "validation": len(data.validation),
     }
     cue = trained.model.cue
     use = (_USE if cue is None else _CONTINUE).format(text=_READ[settings.kind], cue=json.dumps(cue))
-    return Trained.transformer(_WHAT[settings.kind], use, trained, facts)
+    return Trained.transformer(_TITLES[settings.kind], use, trained, facts)
 
 
 train_summarizer = TrainingStep(
     "train-summarizer", TrainSummarizerSettings, ("seeds", "validation", "added"), _read, _train
 )
-"""Trains a summariser on seeds and added documents. The folder opens with ``AutoModelForSeq2SeqLM``, or
-``AutoModelForCausalLM`` for a decoder-only base, and contains the settings for generating summaries."""
+"""Trains a summariser on seeds and added documents. ``AutoModelForSeq2SeqLM`` opens the folder, or
+``AutoModelForCausalLM`` for a decoder-only base; it contains the settings for generating summaries."""
 
 
-def added_examples(settings: TrainSummarizerSettings, known: Sequence[Example]) -> list[Example]:
-    """The pairs of all sources in ``added``, in order; only the first ``extra`` if that is given.
+def added_examples(settings: TrainSummarizerSettings, excluded: Sequence[Example]) -> list[Example]:
+    """The first ``extra`` examples of the sources in ``added``, in order; all if ``extra`` is None.
 
-    A document is used once, and not at all if it is one of ``known``: the seeds have a better summary of it,
+    A document is used once, and not at all if an example in ``excluded`` has it: seeds have better summaries,
     and validation documents must not be trained on.
     """
-    documents = {example.input for example in known}
+    documents = {example.input for example in excluded}
 
-    def new() -> Iterator[Example]:
+    def new_examples() -> Iterator[Example]:
         for original in chain.from_iterable(each_example(source, settings.kind) for source in settings.added):
             example = generation_example(original, settings.kind)
             if example.input not in documents:
                 documents.add(example.input)
                 yield example
 
-    return list(islice(new(), settings.extra))
+    return list(islice(new_examples(), settings.extra))

@@ -1,4 +1,4 @@
-"""The step ``train-teacher``: a cross-encoder that answers questions, for a student to learn from (Q3).
+"""The step ``train-teacher``: a cross-encoder that answers questions, which ``infuse`` distils (Q3).
 
 questions with answers -> windows that contain an answer -> two perceptrons classify start and end -> teacher
 """
@@ -26,21 +26,21 @@ pairsmith evaluate qa --model path/to/this/folder --data questions.json --out re
 
 
 def _read(settings: TrainTeacherSettings, most: int | None) -> TrainingData[StoredQuestions]:
-    def read(source: str) -> Iterator[QuestionWithSpans]:
+    def read_source(source: str) -> Iterator[QuestionWithSpans]:
         if settings.labels == "hard":
             return map(_with_likeliest_span, read_generated_questions(source))
         return map(QuestionWithSpans.of, read_questions(source))
 
-    items, unread = items_of(settings.data, read, most)
+    items, unread = items_of(settings.data, read_source, most)
     questions = StoredQuestions(items)
     validation = list(read_questions(settings.validation)) if settings.validation else []
     return TrainingData(questions, len(questions), unread, validation)
 
 
 def _with_likeliest_span(question: GeneratedQuestion) -> QuestionWithSpans:
-    """The question with a teacher's likeliest start and its likeliest end, each by itself (Q6)."""
-    both = [likeliest(distribution).positions for distribution in question.distributions()]
-    spans = ((both[0][0], both[1][0] - 1),) if all(both) else ()
+    """The question with a span from the likeliest start to the likeliest end, each chosen separately (Q6)."""
+    starts, ends = (likeliest(distribution).positions for distribution in question.distributions())
+    spans = ((starts[0], ends[0] - 1),) if starts and ends else ()
     return QuestionWithSpans(question.question, question.context, spans)
 
 
@@ -66,12 +66,12 @@ def _train(
 
 
 train_teacher = TrainingStep("train-teacher", TrainTeacherSettings, ("data", "validation"), _read, _train)
-"""Trains a teacher on questions with answers. Its encoder opens with ``AutoModel``; the perceptrons are saved
-beside it."""
+"""Trains a teacher on questions with answers. ``AutoModel`` opens its encoder; the perceptrons are saved in
+the same folder."""
 
 
 def save_teacher(teacher: Reader, card: str, out: Path) -> None:
-    """Save the encoder as a transformers model, and the perceptrons beside it."""
+    """Save the encoder as a transformers model, and the perceptrons in the same folder."""
     assert isinstance(teacher.model, PerceptronReader)
     save_transformer(teacher.model.encoder, teacher.tokenizer, card, out)
     save_heads(teacher.model.heads, out)
