@@ -233,8 +233,8 @@ def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSO
     for number, (source, source_keys) in enumerate(zip(settings.inputs, keys, strict=True)):
         if len(source_keys) < settings.sample:
             run.progress.say(
-                f"{source} has {len(source_keys):,} passages, fewer than --sample {settings.sample:,}; all are "
-                "used"
+                f"{source} has {len(source_keys):,} passages, fewer than --sample {settings.sample:,}; "
+                "all are used"
             )
         else:
             limits[number] = int(np.sort(np.array(source_keys, np.uint64))[settings.sample - 1])
