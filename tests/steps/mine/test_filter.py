@@ -716,7 +716,9 @@ def test_likeness_to_the_seeds_is_learned_from_them_and_from_the_pairs(world, ti
     with pytest.raises(OtherWorkError, match="seeds"):
         filter_pairs(given, Run(tmp / "out", Silent()))
     write([1, 0, 0, 0, 0, 0])
-    with pytest.raises(InputError, match="at least two seeds and two pairs; .* has 1 with a score of 0.7 or more"):
+    with pytest.raises(
+        InputError, match=r"least two seeds and two pairs; .* has 1 with a score of 0\.7 or more"
+    ):
         filter_pairs(given, Run(tmp / "few", Silent()))
     assert plan_filter(given, {}).seconds < 20
 

@@ -303,7 +303,7 @@ def test_sources_without_a_document_are_refused(tmp_path):
 
 
 def test_an_output_within_the_documents_is_refused(library):
-    with pytest.raises(FolderError, match="within the documents"):
+    with pytest.raises(FolderError, match="is inside --documents"):
         run(library, library / "b" / ".." / "out")
 
 

@@ -469,7 +469,7 @@ def test_a_judge_scores_queries_that_lead_back_and_those_below_a_threshold_are_l
     for name in low:
         assert json.loads(dropped[name]["row"])["judge_score"] == pytest.approx(scores[name], abs=1e-4)
     assert "judge_score" not in json.loads(dropped["q2"]["row"])  # it did not lead back, so it was not judged
-    assert any("2 of these 6 are left out for the judge's scores" in line for line in heard.lines)
+    assert any("2 of these 6 are left out because of the judge's scores" in line for line in heard.lines)
     again = run(settings(queries=str(folder.path), within=1), tmp_path / "again")
     assert "judge_score" not in again.table().column_names
 

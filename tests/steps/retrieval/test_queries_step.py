@@ -170,7 +170,7 @@ def test_a_chunk_is_written_for_once_and_ids_have_to_differ(model, tmp_path):
     again = settings(model, lines(tmp_path / "again.jsonl", rows))
     assert [chunk.text for chunk in chosen_chunks(again)()] == ["One boat.", "Two boats."]
     other = settings(model, lines(tmp_path / "other.jsonl", [{"id": 1, "text": "a"}, {"id": 1, "text": "b"}]))
-    with pytest.raises(InputError, match="two chunks have the id '1'"):
+    with pytest.raises(InputError, match="two chunks with different texts have the id '1'"):
         list(chosen_chunks(other)())
 
 

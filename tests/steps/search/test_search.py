@@ -182,7 +182,7 @@ def test_what_is_shown(tmp_path, monkeypatch):
         f"2  {scores[1]}  2",
         "   A lute is plucked, and rarely does o…",
         "query: zebra",
-        "no document has a word of this query",
+        "no document contains a word of this query",
     ]
     assert scores == sorted(scores, reverse=True)
     assert shown.stderr == ""
@@ -335,4 +335,4 @@ def test_queries_are_asked_for_on_a_terminal(corpus):
     assert "an empty line or Ctrl-D ends" in text
     assert text.count("query> ") == 3
     assert re.search(r"^1  \d\.\d{4}  d\d+", text, re.MULTILINE)
-    assert "no document has a word of this query" in text
+    assert "no document contains a word of this query" in text

@@ -221,8 +221,8 @@ def judge_examples(pairs: pa.Table, task: str, source: str, progress: Progress) 
     seeds = [seed for seed in labelled if seed.score >= LEAST_SCORE]
     if len(seeds) < 2 or pairs.num_rows < 2:
         raise InputError(
-            f"--judge likeness needs at least two seeds and two pairs; {source} has {len(seeds)} with a score "
-            f"of {LEAST_SCORE:g} or more, and there are {pairs.num_rows} pairs"
+            f"--judge likeness needs at least two seeds and two pairs; {source} has {len(seeds)} with a "
+            f"score of {LEAST_SCORE:g} or more, and there are {pairs.num_rows} pairs"
         )
     if len(seeds) < len(labelled):
         progress.say(

@@ -1,1 +1,1 @@
-"""Questions about texts: generated on passages (`ask`), answered by a teacher (`relabel`)."""
+"""Questions on passages: the steps `ask`, which generates them, and `relabel`, in which a teacher answers."""

@@ -1,7 +1,7 @@
 """The step ``ask``: generate questions on passages (Q1, Q2).
 
-texts -> passages of whole sentences -> those that are drawn -> sampled answers with questions -> distinct
-questions -> rows
+texts -> passages of whole sentences -> a random sample of the passages -> generated answers and questions ->
+distinct questions -> rows
 """
 
 import json
@@ -61,7 +61,7 @@ from pairsmith.steps.questions.settings import AskSettings
 from pairsmith.steps.reuse import commit_unchanged, is_complete
 from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
 
-_NAMES = {
+_KIND_NAMES = {
     "encoder-decoder": "a model with an encoder and a decoder",
     "causal": "a causal language model",
     "cloze": "--model cloze",
@@ -71,28 +71,34 @@ _UNUSED = {
     "causal": {"separator", "answers"},
     "cloze": {"instruction", "chat", "examples", "shots", "separator", "decoding", "top_p", "beams", "dtype"},
 }
-"""The settings that a kind of question generator (Q2, Q6) does not use."""
+"""The settings that have no effect, by the kind of question generator (Q2, Q6)."""
 
 LIMITS = "sample.json"
-"""The file with what ``passage_limits`` found."""
+"""The file in which ``passage_limits`` saves its result."""
 
 _OF_EVERY_STEP = {"seed", "dtype"}
-"""Settings that a recipe may give to all its steps, whether they need them or not."""
+"""Settings that a recipe may give to all its steps, even to those on which they have no effect."""
 
 
 def ask(settings: AskSettings, run: Run) -> DatasetFolder:
-    """Generate questions on texts; see ``AskSettings``.
+    """Generate questions on texts; see ``AskSettings`` for the settings.
 
-    Outputs that are not a new question with an answer become rejects, and so do passages that are too long.
+    Generated texts that are not a new question with an answer become rejects, as do passages that are too
+    long.
     """
     settings = resolve_dtype(settings, run)
     kind, models = checked_kind(settings), models_of(settings)
-    given = {"model": [] if settings.model == CLOZE else settings.model, "examples": settings.examples or []}
-    refuse_sources(run, inputs=settings.inputs, reuse=settings.reuse or [], **given)
+    refuse_sources(
+        run,
+        inputs=settings.inputs,
+        reuse=settings.reuse or [],
+        model=[] if settings.model == CLOZE else settings.model,
+        examples=settings.examples or [],
+    )
     refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
-    count, twice = _counts(settings)
-    if twice:
-        run.progress.say(f"{twice:,} repeated texts left out; questions are generated once for each text")
+    count, repeated = _counts(settings)
+    if repeated:
+        run.progress.say(f"{repeated:,} repeated texts left out; questions are generated once for each text")
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
     earlier, identity = None, identity_of(settings, kind, models)
@@ -120,10 +126,10 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         cutter = load_generator(settings.model_copy(update={"device": META}))
         fill = partial(earlier.filled, partial(_passages, settings, limits, cutter))
         work = partial(_question_rows, settings, limits, cutter)
-        kept, every = commit_unchanged(writer, documents, fill, count, shard_size, work, run, unit="texts")
-        if every:
+        kept, total = commit_unchanged(writer, documents, fill, count, shard_size, work, run, unit="texts")
+        if total:
             run.progress.say(
-                f"{kept:,} of {every:,} passages to do are as in {settings.reuse} and keep their questions"
+                f"{kept:,} of {total:,} passages to do are as in {settings.reuse} and keep their questions"
             )
     remaining, done = shards_left(writer, shards, count, shard_size)
     commit_each(
@@ -142,7 +148,10 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
 
 
 def identity_of(settings: AskSettings, kind: GeneratorKind, models: Mapping[str, str]) -> Identity:
-    """What decides the questions; ``kind`` is that of the generator and ``models`` are its ``models_of``."""
+    """The settings, inputs and models that decide the questions.
+
+    ``kind`` is the kind of question generator, and ``models`` are its revisions (``models_of``).
+    """
     # In 16-bit formats the batch size changes rounding, and with it the generated text.
     batch = {"batch_size"} if settings.dtype == "float32" or kind == "cloze" else set()
     left_out = {*batch, *_unused(settings, kind)}
@@ -155,18 +164,18 @@ def identity_of(settings: AskSettings, kind: GeneratorKind, models: Mapping[str,
 
 
 def _counts(settings: AskSettings) -> tuple[int, int]:
-    """The number of distinct texts, and how many others repeat one of them."""
+    """The number of distinct texts, and the number of texts that repeat one of them."""
     distinct, total = set[int](), 0
-    for document in _every(settings):
+    for document in _all_texts(settings):
         total += 1
         distinct.add(stream_key(document.text))
     return len(distinct), total - len(distinct)
 
 
 def texts(settings: AskSettings) -> Iterator[Document]:
-    """The distinct texts, one at a time."""
+    """Yield the distinct texts."""
     seen: set[int] = set()
-    for document in _every(settings):
+    for document in _all_texts(settings):
         key = stream_key(document.text)
         if key not in seen:
             seen.add(key)
@@ -174,12 +183,12 @@ def texts(settings: AskSettings) -> Iterator[Document]:
 
 
 def _without_earlier(shard: RecordShard[Document]) -> RecordShard[TextInput]:
-    """The texts of a shard without anything of an earlier run."""
+    """The texts of a shard, without passages of an earlier run."""
     return RecordShard(shard.number, tuple(map(TextInput, shard.records)))
 
 
-def _every(settings: AskSettings) -> Iterator[Document]:
-    """All texts, each with the number of its input as its group."""
+def _all_texts(settings: AskSettings) -> Iterator[Document]:
+    """Yield all texts; the group of a text is the number of its source among ``inputs``."""
     remedy, keep = naming_texts("column"), _kept(settings)
     for number, source in enumerate(settings.inputs):
         for document in read_documents(source, column=settings.column, keep=keep, remedy=remedy):
@@ -187,58 +196,61 @@ def _every(settings: AskSettings) -> Iterator[Document]:
 
 
 def _kept(settings: AskSettings) -> dict[str, str]:
-    """The name under which each column is kept, which is never that of a column that ``relabel`` adds."""
+    """The columns to keep: column -> its name in the rows, which no column of ``relabel`` has."""
     return kept_names(settings.keep_column, RELABELLED.names)
 
 
 def schema_of(settings: AskSettings) -> pa.Schema:
-    """The columns of the questions."""
+    """The schema of the questions, with the columns to keep."""
     return kept_schema(GENERATED_QUESTION, _kept(settings))
 
 
 def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSON], run: Run) -> list[int]:
-    """The highest ``_key`` of the passages that are drawn from each input: ``sample`` of them, or all (Q1).
+    """The highest ``_sampling_key`` of the sampled passages, for each of the inputs (Q1).
 
-    They are written into the run's folder with the ``identity`` of the work, as it takes long to cut many
-    texts. ``count`` is the number of texts.
+    The sample of an input consists of the ``settings.sample`` passages with the lowest keys, or of all if
+    there are fewer. The limits are saved in the run's folder, as it takes long to cut many texts into
+    passages; ``identity``, the settings, inputs and models of the run, is saved with them. ``count`` is the
+    number of texts.
     """
     assert settings.sample is not None
-    of = hash_json(dict(identity))
-    # Of the ranks of an array job, those that start later find what an earlier one has drawn.
+    identity_hash = hash_json(dict(identity))
+    # Later ranks of an array job read the limits that an earlier rank has saved.
     for folder in (run.out, run.whole, *rank_folders(run.whole)):
         file = folder / LIMITS
-        if size_of(file) is not None and (record := json.loads(file.read_bytes()))["of"] == of:
-            known: list[int] = record["limits"]
-            return known
-    # Passages are cut by its tokenizer and its limit, without its weights.
+        if size_of(file) is not None and (record := json.loads(file.read_bytes()))["of"] == identity_hash:
+            saved: list[int] = record["limits"]
+            return saved
+    # To cut passages, only the generator's tokenizer and length limit are needed, not its weights.
     generator = load_generator(settings.model_copy(update={"device": META}))
     keys = [array("Q") for _ in settings.inputs]
     with run.progress.task("draw passages", count, "texts") as bar:
         for document in texts(settings):
             (passages,), _ = cut_passages(generator, [document])
-            keys[int(document.group)].extend(_key(settings.seed, passage) for passage in passages)
+            keys[int(document.group)].extend(_sampling_key(settings.seed, passage) for passage in passages)
             bar.advance(1)
     limits = [2**64 - 1] * len(keys)
-    for number, (source, some) in enumerate(zip(settings.inputs, keys, strict=True)):
-        if len(some) < settings.sample:
+    for number, (source, source_keys) in enumerate(zip(settings.inputs, keys, strict=True)):
+        if len(source_keys) < settings.sample:
             run.progress.say(
-                f"{source} has {len(some):,} passages, fewer than --sample {settings.sample:,}; all are used"
+                f"{source} has {len(source_keys):,} passages, fewer than --sample {settings.sample:,}; "
+                "all are used"
             )
         else:
-            limits[number] = int(np.sort(np.array(some, np.uint64))[settings.sample - 1])
-    write_json(run.out / LIMITS, {"of": of, "limits": tuple(limits)})
+            limits[number] = int(np.sort(np.array(source_keys, np.uint64))[settings.sample - 1])
+    write_json(run.out / LIMITS, {"of": identity_hash, "limits": tuple(limits)})
     return limits
 
 
-def _key(seed: int, passage: Passage) -> int:
-    """Passages are drawn in the order of these numbers."""
+def _sampling_key(seed: int, passage: Passage) -> int:
+    """A pseudo-random number of a passage; the passages with the lowest numbers are sampled."""
     return stream_key(seed, "draw passages", passage.id)
 
 
 def _load_worker(
     settings: AskSettings, models: Mapping[str, str], limits: Sequence[int] | None, worker: int
 ) -> Work[RecordShard[TextInput], RowsAndRejects]:
-    """Load the question generator; what is returned makes the rows and rejects of a shard of texts."""
+    """Load the question generator; returns the function that makes a shard's rows and rejects."""
     if models_of(settings) != models:
         raise ModelError(f"model {settings.model}: worker {worker} finds different weights under this name")
     return partial(_question_rows, settings, limits, load_generator(settings))
@@ -251,19 +263,22 @@ def _question_rows(
     shard: RecordShard[TextInput],
     advance: Advance,
 ) -> RowsAndRejects:
-    """The rows and rejects of a shard, by passage; the first rejects are passages that are too long."""
-    of_texts, lost = _passages(settings, limits, generator, [entry.document for entry in shard.records])
+    """The rows and rejects of a shard, sorted by passage.
+
+    Rejects for passages that are too long come first. Passages of an earlier run keep their questions.
+    """
+    of_texts, too_long = _passages(settings, limits, generator, [entry.document for entry in shard.records])
     passages = [
         entry.earlier.get(passage.id, passage)
-        for entry, some in zip(shard.records, of_texts, strict=True)
-        for passage in some
+        for entry, of_text in zip(shard.records, of_texts, strict=True)
+        for passage in of_text
     ]
     new = [passage for passage in passages if passage.is_new]
-    share = ProgressScaler(len(shard.records), len(new) * settings.tries, advance)
-    generator.generate(new, share)
-    share.finish()
+    scaler = ProgressScaler(len(shard.records), len(new) * settings.tries, advance)
+    generator.generate(new, scaler)
+    scaler.finish()
     rows = [question.columns() for passage in passages for question in passage.questions.values()]
-    rejects = [*lost, *(reject for passage in passages for reject in passage.rejects)]
+    rejects = [*too_long, *(reject for passage in passages for reject in passage.rejects)]
     return pa.Table.from_pylist(rows, schema=schema_of(settings)), to_table(rejects, REJECT)
 
 
@@ -273,24 +288,32 @@ def _passages(
     generator: QuestionGenerator,
     documents: Sequence[Document],
 ) -> tuple[list[list[Passage]], list[Reject]]:
-    """The passages of each text that are drawn, or all, and rejects for those that are too long (Q1)."""
-    of_texts, lost = cut_passages(generator, documents)
+    """The passages of each text to ask about, and rejects for those that are too long (Q1).
+
+    These are the sampled passages, or all if there are no ``limits`` (``passage_limits``).
+    """
+    of_texts, too_long = cut_passages(generator, documents)
     if limits is None:
-        return of_texts, lost
-    drawn = [
-        [passage for passage in some if _key(settings.seed, passage) <= limits[int(document.group)]]
-        for document, some in zip(documents, of_texts, strict=True)
+        return of_texts, too_long
+    sampled = [
+        [p for p in of_text if _sampling_key(settings.seed, p) <= limits[int(document.group)]]
+        for document, of_text in zip(documents, of_texts, strict=True)
     ]
-    return drawn, lost
+    return sampled, too_long
 
 
 def checked_kind(settings: AskSettings) -> GeneratorKind:
-    """The kind of question generator (Q2, Q6) that the model is; it has to use all given settings."""
+    """The model's kind of question generator (Q2, Q6).
+
+    Raises:
+        SettingsError: a setting is given that has no effect with this kind.
+    """
     kind = generator_kind(settings.model)
     for name in sorted(_unused(settings, kind) - _OF_EVERY_STEP):
         if getattr(settings, name) != AskSettings.model_fields[name].default:
-            way = f" and --decoding {settings.decoding}" if kind != "cloze" else ""
-            raise SettingsError(f"{option_name(name)} has no effect with {_NAMES[kind]}{way}; leave it out")
+            decoding = f" and --decoding {settings.decoding}" if kind != "cloze" else ""
+            generator = f"{_KIND_NAMES[kind]}{decoding}"
+            raise SettingsError(f"{option_name(name)} has no effect with {generator}; leave it out")
     return kind
 
 
@@ -299,7 +322,7 @@ def _unused(settings: AskSettings, kind: GeneratorKind) -> set[str]:
         return _UNUSED[kind]
     if settings.decoding == "nucleus":
         return _UNUSED[kind] | {"beams"}
-    # Of searches the seed decides only which passages are drawn.
+    # Beam search is deterministic: the seed only decides which passages are sampled.
     return _UNUSED[kind] | {"top_p", "tries"} | (set() if settings.sample else {"seed"})
 
 
@@ -318,7 +341,10 @@ def load_generator(settings: AskSettings) -> QuestionGenerator:
 
 
 def shown_examples(settings: AskSettings) -> tuple[QuestionExample, ...]:
-    """The first questions of ``examples`` that contain no quotation mark, each with its first answer."""
+    """The questions of ``examples`` to show to the model, each with its first answer.
+
+    These are the first ``shots`` questions such that neither question nor answer has a quotation mark.
+    """
     if settings.examples is None:
         return ()
     examples = (
@@ -334,7 +360,7 @@ def shown_examples(settings: AskSettings) -> tuple[QuestionExample, ...]:
     if len(shown) < settings.shots:
         raise InputError(
             f"{settings.examples} has {len(shown)} questions without quotation marks, fewer than --shots "
-            f"{settings.shots}"
+            f"{settings.shots}; give more examples or a smaller --shots"
         )
     return shown
 

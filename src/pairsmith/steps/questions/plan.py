@@ -1,4 +1,4 @@
-"""Cost estimates of ``ask`` and ``relabel``: a sample is processed, timed and extrapolated."""
+"""Cost estimates of ``ask`` and ``relabel``, extrapolated from a sample that is processed."""
 
 import json
 import time
@@ -43,14 +43,15 @@ from pairsmith.steps.shared import load_options
 CALIBRATION_TEXTS = 8
 CALIBRATION_QUESTIONS = 64
 MOST_QUESTIONS = 2_000
-"""Questions of each source from which the sample is drawn."""
+"""Largest number of questions of each source from which the sample is drawn."""
 
 
 def plan_ask(settings: AskSettings, before: Before) -> Estimate:
-    """Estimate ``ask`` on some texts; how many passages they have is known only after they are cut.
+    """Estimate ``ask``: generate questions on a sample of the texts.
 
     An untrained model writes up to the token limit, which is more than a trained one does. Texts whose
-    questions ``reuse`` has take the time to cut them; where passages are drawn, all count as new.
+    questions the folder of ``reuse`` has take only the time to cut them into passages. If passages are
+    sampled, all are estimated as new.
     """
     started = time.monotonic()
     refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
@@ -72,18 +73,18 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     cutting = (time.monotonic() - begun) * (count + known.count) / len(documents)
     begun = time.monotonic()
     generator.generate(passages)
-    text_count = float(count)  # texts
+    text_count = float(count)
     if earlier:
         loading += cutting  # to look for earlier rows
     if settings.sample:
         text_count *= min(
             1.0, settings.sample * len(settings.inputs) * len(documents) / max(1, len(passages) * count)
         )
-        loading += cutting  # to draw passages
+        loading += cutting  # to sample passages
     shared = (time.monotonic() - begun) * text_count / len(documents)
     if untrained and isinstance(generator, CausalGenerator):
         rejects = [reject for passage in passages for reject in passage.rejects]
-        shared *= _were_all_asked(rejects, sum(passage.outputs for passage in passages))
+        shared *= _complete_factor(rejects, sum(passage.outputs for passage in passages))
     questions = [question for passage in passages for question in passage.questions.values()]
     if untrained or not questions:
         questions = [
@@ -93,13 +94,13 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     sample = pa.Table.from_pylist(rows, schema=schema_of(settings))
     new_count = round(len(questions) * text_count / len(documents))
     question_count = new_count + round(len(reused) * known.count / max(1, len(known.first)))
-    every = count + known.count
+    all_texts = count + known.count
     return sharded(
         loading=loading,
         shared=shared,
         size=round(sample.nbytes * question_count / max(1, len(sample))),
         rows=question_count,
-        shards=-(-every // (settings.shard_size or settings.shard_bounds.pick(every))),
+        shards=-(-all_texts // (settings.shard_size or settings.shard_bounds.pick(all_texts))),
         tokens=new_count * 20,
         sample=sample,
     )
@@ -107,7 +108,7 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
 
 @dataclass(slots=True)
 class _Texts:
-    """Some texts, and the number of all of their sort."""
+    """The first texts of a set, and the number of all texts in it."""
 
     first: list[Document] = field(default_factory=list)
     count: int = 0
@@ -116,7 +117,10 @@ class _Texts:
 def _first_texts(
     settings: AskSettings, before: Before, earlier: EarlierQuestions | None
 ) -> tuple[_Texts, _Texts]:
-    """New texts, of each earlier step and of all sources that exist, and those that ``earlier`` has."""
+    """The texts that are new, and those whose questions ``earlier`` has.
+
+    The first texts are taken from all sources that exist, and from the sample of each earlier step's output.
+    """
     sides = _Texts(), _Texts()
     existing = [source for source in settings.inputs if source not in before]
     for sources in (existing, *([source] for source in settings.inputs if source in before)):
@@ -142,8 +146,8 @@ def _reused_questions(
     return [question for passage in passages for question in passage.questions.values()]
 
 
-def _were_all_asked(rejects: Sequence[Reject], drawn: int) -> float:
-    """The factor on the time if all sampled answers got a question, not only the complete ones."""
+def _complete_factor(rejects: Sequence[Reject], drawn: int) -> float:
+    """The factor by which the time grows if each of the ``drawn`` answers is followed by a question."""
     question_count = drawn - sum(not json.loads(reject.row)["question"] for reject in rejects)
     share = question_count / max(1, drawn)
     return (GENERATED_ANSWER_TOKENS + GENERATED_QUESTION_TOKENS) / (
@@ -162,7 +166,7 @@ def _untrained(settings: AskSettings) -> QuestionGenerator:
 
 
 def _stand_in(text: str, number: int) -> GeneratedQuestion:
-    """A question of typical length."""
+    """A question of typical length on a passage, with one of the passage's words as its answer."""
     word = text.split()[number % len(text.split())]
     span = text.index(word), text.index(word) + len(word)
     question = "Who was it that did this in the year before?"
@@ -170,7 +174,7 @@ def _stand_in(text: str, number: int) -> GeneratedQuestion:
 
 
 def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
-    """Estimate ``relabel`` on some questions."""
+    """Estimate ``relabel``: answer a sample of the questions."""
     refuse_missing_columns(("--keep-column", settings.data, settings.keep_column), opened=open_questions)
     questions, count = list[GeneratedQuestion](), 0
     for source in settings.data:

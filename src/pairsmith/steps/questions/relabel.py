@@ -1,7 +1,7 @@
 """The step ``relabel``: a teacher answers questions (Q3).
 
-questions on passages -> the teacher's distributions over starts and ends, the top 8 of each -> those that it
-is sure of, and whose answer is the one that was written, if that is asked for -> rows
+questions on passages -> the teacher's distributions over starts and ends, the 8 likeliest of each ->
+questions whose answer is likely enough and agrees with the generated answer, if the settings say so -> rows
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,10 +40,10 @@ from pairsmith.steps.shared import hashes, load_options, refuse_sources
 
 
 def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
-    """Have a teacher answer questions; see ``RelabelSettings``. Rows keep their order.
+    """Have a teacher answer questions; see ``RelabelSettings`` for the settings.
 
-    Of a folder with several splits ``train`` is read, or the one that is named. Questions that are left out,
-    see ``fault_of``, become rejects.
+    If a folder has several splits, ``train`` is read unless another one is named. Rows keep their order.
+    Questions that are left out (see ``fault_of``) become rejects.
     """
     settings = resolve_dtype(settings, run)
     refuse_sources(run, data=settings.data, model=settings.model)
@@ -83,19 +83,19 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
 
 
 def questions(settings: RelabelSettings) -> Iterator[GeneratedQuestion]:
-    """All questions, one at a time."""
+    """Yield all questions of the data."""
     return chain.from_iterable([read_generated_questions(source, kept(settings)) for source in settings.data])
 
 
 def kept(settings: RelabelSettings) -> dict[str, str]:
-    """The columns to keep, each with its name in the rows."""
+    """The columns to keep: column -> its name in the rows."""
     return kept_names(settings.keep_column, RELABELLED.names)
 
 
 def _load_teacher(
     settings: RelabelSettings, revision: str, worker: int
 ) -> Work[RecordShard[GeneratedQuestion], RowsAndRejects]:
-    """Load the teacher; what is returned answers the questions of a shard."""
+    """Load the teacher; returns the function that makes the rows and rejects of a shard of questions."""
     check_revision(settings.model, revision, worker)
     teacher = load_reader(settings.model, **load_options(settings))
 
@@ -114,14 +114,14 @@ def _load_teacher(
             for question, fault in zip(labelled, faults, strict=True)
             if fault
         ]
-        left = [question for question, fault in zip(labelled, faults, strict=True) if not fault]
-        return relabelled_rows(left, settings), to_table(rejects, REJECT)
+        good = [question for question, fault in zip(labelled, faults, strict=True) if not fault]
+        return relabelled_rows(good, settings), to_table(rejects, REJECT)
 
     return answer
 
 
 def fault_of(question: GeneratedQuestion, settings: RelabelSettings) -> tuple[str, str] | None:
-    """Why a question is left out, as the filter and the reason of a reject; None if it is kept."""
+    """The filter and the reason of the reject, if a labelled question is left out; None if it is kept."""
     if question.answer is None:
         return NO_ANSWER, "the passage has no tokens"
     if (question.confidence or 0.0) < settings.least_confidence:
@@ -139,7 +139,7 @@ def fault_of(question: GeneratedQuestion, settings: RelabelSettings) -> tuple[st
 
 
 def relabelled_rows(labelled: Sequence[GeneratedQuestion], settings: RelabelSettings) -> pa.Table:
-    """Questions with answers as rows of ``RELABELLED``, with the columns to keep."""
+    """The rows of labelled questions, as ``RELABELLED`` with the columns to keep."""
     rows = [question.columns() for question in labelled]
     return pa.Table.from_pylist(rows, schema=kept_schema(RELABELLED, kept(settings)))
 

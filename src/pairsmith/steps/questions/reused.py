@@ -1,6 +1,6 @@
-"""Questions that an earlier run generated for passages that are unchanged, which ``ask --reuse`` takes over.
+"""``ask --reuse``: passages that have not changed keep the questions of an earlier run.
 
-finished folder of questions -> its questions and rejects by passage -> texts with those of their passages
+finished folder of questions -> its questions and rejects by passage -> texts with the passages that keep them
 """
 
 import json
@@ -17,16 +17,20 @@ from pairsmith.runs.mapped import RecordShard
 from pairsmith.steps.reuse import EarlierRows, open_earlier
 
 _CHOOSING = {"column", "keep_column", "sample", "shard_size"}
-"""Settings that decide which passages there are and how they are saved, but no question."""
+"""Settings that decide which passages are used and how rows are saved, but not a passage's questions."""
 
 PassagesOf = Callable[[Sequence[Document]], tuple[list[list[Passage]], list[Reject]]]
 
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """A text, and by their ids those of its passages that an earlier run has asked about.
+    """A text, with its passages that an earlier run has asked about.
 
-    ``left`` is the number of the other passages that are asked about, where there is an earlier run.
+    Attributes:
+        document: the text.
+        earlier: passage id -> the passage with the questions of the earlier run.
+        left: with an earlier run, the number of the text's other passages, on which questions have to be
+            generated.
     """
 
     document: Document
@@ -52,31 +56,31 @@ class EarlierQuestions:
         Raises:
             FolderError: the folder is unfinished or damaged, or its questions were made with other settings.
         """
-        # The seed of a search decides only which passages are drawn.
+        # Beam search is deterministic: the seed only decides which passages are sampled.
         choosing = _CHOOSING | ({"seed"} if identity.settings.get("decoding") == "beams" else set())
         folder = open_earlier(path, identity, choosing=choosing, sources="inputs", rows="questions")
         return cls(path, EarlierRows(folder, lambda row: _passage(row["id"]), lambda row: _passage(row.id)))
 
     def has(self, document: Document) -> bool:
-        """Whether the folder has the first passage of a text, and with it, unless some were drawn, all."""
+        """Whether the folder has the first passage of a text; if it was not sampled, it then has all."""
         return passage_id(0, document.text) in self._rows
 
     def filled(self, passages_of: PassagesOf, shard: RecordShard[Document]) -> RecordShard[TextInput]:
-        """The texts of a shard, each with those of its passages that are in the folder.
+        """The texts of a shard, each with its passages that are in the folder.
 
-        ``passages_of`` gives the passages of each text that are asked about, as ``cut_passages`` does.
+        ``passages_of`` returns the passages of each text to ask about, as ``cut_passages`` does.
         """
         of_texts, _ = passages_of(shard.records)
-        rows = self._rows.of(passage.id for cut in of_texts for passage in cut)
+        rows = self._rows.of(passage.id for of_text in of_texts for passage in of_text)
         inputs = []
-        for document, cut in zip(shard.records, of_texts, strict=True):
-            passages = [self._filled(passage, *rows.get(passage.id, ([], []))) for passage in cut]
+        for document, of_text in zip(shard.records, of_texts, strict=True):
+            passages = [self._filled(passage, *rows.get(passage.id, ([], []))) for passage in of_text]
             earlier = {passage.id: passage for passage in passages if not passage.is_new}
             inputs.append(TextInput(document, earlier, len(passages) - len(earlier)))
         return RecordShard(shard.number, tuple(inputs))
 
     def _filled(self, passage: Passage, rows: list[dict[str, Any]], rejects: list[Reject]) -> Passage:
-        """The passage with its questions and rejects in the folder; as it is if it had another text there."""
+        """The passage with its questions and rejects of the folder; unchanged if its text differs there."""
         contexts = {row["context"] for row in rows} or {
             json.loads(reject.row)["context"] for reject in rejects
         }
@@ -86,16 +90,20 @@ class EarlierQuestions:
         by_text = {
             question.question.casefold(): replace(question, kept=passage.kept) for question in questions
         }
-        return replace(passage, questions=by_text, rejects=[_of(passage, reject) for reject in rejects])
+        own_rejects = [_with_kept(passage, reject) for reject in rejects]
+        return replace(passage, questions=by_text, rejects=own_rejects)
 
 
-def _of(passage: Passage, reject: Reject) -> Reject:
-    """A reject with the columns that the passage keeps of its document now."""
+def _with_kept(passage: Passage, reject: Reject) -> Reject:
+    """The reject with the columns that this run keeps of the passage's document."""
     row = json.loads(reject.row)
     own = {name: row[name] for name in GENERATED_QUESTION.names if name in row}
     return Reject.of(reject.id, reject.filter, reject.reason, {**own, **passage.kept})
 
 
 def _passage(name: str) -> str:
-    """The id of the passage of a question or reject; a passage that was rejected itself has that id."""
+    """The id of the passage of a question or reject with the id ``name``.
+
+    The reject of a whole passage has the id of the passage.
+    """
     return name.partition("-")[0]

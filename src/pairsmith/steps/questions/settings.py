@@ -23,13 +23,14 @@ class AskSettings(WorkerSettings):
     column: str | None = Field(default=None, description="Column that holds the texts.")
     keep_column: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Column of --inputs, such as url, that the questions keep as a text. Of records with the "
-        "same text, the first one counts.",
+        description="Column of --inputs, such as url, to keep in the rows, as text. If several records have "
+        "the same text, the first one's value is kept.",
     )
     sample: int | None = Field(
         default=None,
         ge=1,
-        description="Number of passages of each of --inputs to ask about, drawn at random. Unset: all.",
+        description="Number of passages to ask about from each of --inputs, drawn at random. Unset: all "
+        "passages.",
     )
     model: str = Field(
         description="Question generator: a folder that train-asker wrote; a Hub id of a model with an "
@@ -50,14 +51,15 @@ class AskSettings(WorkerSettings):
     )
     examples: str | None = Field(
         default=None,
-        description="Questions with answers on short passages, such as SQuAD's, of which the first --shots "
-        "are shown to a causal language model before each passage.",
+        description="Questions with answers on short passages, such as a SQuAD file. The first --shots of "
+        "them are shown to a causal language model before each passage.",
         json_schema_extra=BY_CONTENT,
     )
-    shots: int = Field(default=3, ge=1, le=32, description="Number of --examples that are shown.")
+    shots: int = Field(default=3, ge=1, le=32, description="Number of --examples to show.")
     answers: str = Field(
         default="rule",
-        description="With --model cloze: how names and numbers are found in passages, rule or spacy:MODEL.",
+        description="With --model cloze, how names and numbers are found in passages: rule (by their form) "
+        "or spacy:MODEL (by an installed spaCy model).",
     )
     separator: str = Field(
         default="<sep>",
@@ -75,8 +77,9 @@ class AskSettings(WorkerSettings):
     )
     decoding: Literal["nucleus", "beams"] = Field(
         default="nucleus",
-        description="nucleus: answers and questions are sampled. beams: beam search finds the likeliest "
-        "answers, keeps those that differ most, and finds the likeliest question for each.",
+        description="How texts are generated. nucleus: answers and questions are sampled. beams: beam search "
+        "finds the likeliest answers; those that differ most are kept, and beam search finds the likeliest "
+        "question for each.",
     )
     top_p: float = Field(
         default=0.6,
@@ -94,7 +97,7 @@ class AskSettings(WorkerSettings):
         default=456,
         ge=16,
         description="Longest passage in tokens, without special tokens; with --model cloze, in words and "
-        "punctuation marks. It is never more than the model can read.",
+        "punctuation marks. The model's own limit applies, too.",
     )
     batch_size: int | None = Field(
         default=None,
@@ -105,8 +108,8 @@ class AskSettings(WorkerSettings):
     seed: int = Field(default=1, ge=0, lt=2**64, description="Seed of the sampling.")
     reuse: str | None = Field(
         default=None,
-        description="A finished folder of questions, generated with the same settings and model. Passages "
-        "that were asked about there keep their questions; only the others are asked about.",
+        description="A finished folder of questions that were generated with the same settings and model. "
+        "Passages with questions in this folder keep them; questions are only generated on the others.",
         json_schema_extra=NO_EFFECT,
     )
     device: Device = "auto"
@@ -121,7 +124,7 @@ class AskSettings(WorkerSettings):
 
     @property
     def options(self) -> GenerationOptions:
-        """The settings that belong to the method itself, without examples, which are in a file."""
+        """The settings of the method itself, without the examples, which have to be read from a file."""
         names = {option.name for option in fields(GenerationOptions)} - {"examples"}
         return GenerationOptions(**{name: getattr(self, name) for name in names})
 
@@ -129,7 +132,7 @@ class AskSettings(WorkerSettings):
     @classmethod
     def _with_passage(cls, instruction: str) -> str:
         if "{passage}" not in instruction:
-            raise ValueError("has no {passage}, which stands for the passage")
+            raise ValueError("has no {passage}, which is replaced by the passage; add it")
         return instruction
 
     @model_validator(mode="after")
@@ -141,7 +144,9 @@ class AskSettings(WorkerSettings):
     @model_validator(mode="after")
     def _beams_for_all(self) -> Self:
         if self.decoding == "beams" and self.beams < self.questions:
-            raise ValueError(f"{self.beams} beams cannot find {self.questions} answers; give more beams")
+            raise ValueError(
+                f"{self.beams} beams cannot find {self.questions} answers; give at least as many beams"
+            )
         return self
 
 
@@ -156,7 +161,7 @@ class RelabelSettings(WorkerSettings):
     )
     keep_column: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Column of --data that the rows keep as a text, such as one that ask has kept.",
+        description="Column of --data, such as one that ask has kept, to keep in the rows, as text.",
     )
     model: str = Field(
         description="Teacher: a folder that train-teacher wrote, or a Hub id of a model for question "
@@ -176,8 +181,7 @@ class RelabelSettings(WorkerSettings):
         default=0.0,
         ge=0,
         le=1,
-        description="Keep only questions whose answer has at least this probability, according to the "
-        "teacher.",
+        description="Keep only questions for whose best answer the teacher has at least this probability.",
     )
     agreement: float = Field(
         default=0.0,

@@ -1,6 +1,7 @@
 """The step ``chunk``: cut documents into chunks.
 
-folders, files and tables -> sections with titles -> chunks of whole sentences -> copies left out -> rows
+folders, files and tables -> documents -> sections with titles -> chunks of whole sentences -> chunks that
+repeat no earlier one -> rows
 """
 
 import json
@@ -48,25 +49,24 @@ from pairsmith.steps.retrieval.settings import ChunkSettings
 from pairsmith.steps.shared import hashes, refuse_sources
 
 _CUT: pa.Schema = pa.schema([*CHUNK, ("key", pa.string())])
-"""A chunk, and the id that all copies of its text share."""
+"""A chunk, and a key that is equal for all copies of its text."""
 
 _NAMED = 3
-"""This many documents that could not be read are named on the screen; all of them are in the rejects."""
+"""Largest number of unreadable documents that the progress names; the rejects list all of them."""
 
 
 def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
-    """Cut documents into chunks; see ``ChunkSettings``.
+    """Cut documents into chunks; see ``ChunkSettings`` for the settings.
 
-    The chunks of each document, copies included, are kept in the subfolder ``cut``. What cannot be read, and
-    chunks that repeat an earlier one, become rejects.
+    The chunks of each document, copies included, are saved in the subfolder ``cut``. Documents that cannot be
+    read, and chunks that repeat an earlier one, become rejects.
     """
     refuse_sources(run, documents=settings.documents)
     _refuse_inside(run.out, settings)
-    given = documents(settings)
-    counted = count_documents(given)
+    counted = count_documents(documents(settings))
     if counted.unknown:
         run.progress.say(
-            f"files of kinds that are not read: {counted.named()}; rejects/ has their names ({UNKNOWN_KIND})"
+            f"files of kinds that are not read: {counted.named()}; rejects/ lists them ({UNKNOWN_KIND})"
         )
     decides, inputs = settings.deciding(), _inputs(settings)
     planned = -(-counted.documents // settings.shard_size)
@@ -75,12 +75,15 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     )
     if writer.finished:
         return nothing_to_do(writer, run)
+    # 1. Cut all documents into chunks.
     cut = _cut(settings, counted, inputs, run.part("cut"))
     if run.rank is not None:
         return writer.folder()  # copies are found among the chunks of all ranks
+    # 2. Find the chunks that repeat an earlier one, by the keys of their texts.
     total = sum(cut.shard_rows())
     keys = (text_keys(table["key"])[:, None] for table in cut.shards("train", ["key"]))
     first = first_of_each(keys, total, run.out)
+    # 3. Write the other chunks.
     start = 0
     unread: list[str] = []
     for number, (table, rejects) in enumerate(_shards(cut)):
@@ -89,23 +92,23 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
         rows = np.arange(start, start + len(table))
         start += len(table)
         if not writer.is_done(number):
-            new = pa.array(first[rows] == rows)
-            copies = table.filter(pc.invert(new)).to_pylist()
-            lost = pa.concat_tables([rejects, to_table([_copy(row) for row in copies], REJECT)])
-            writer.commit(number, {"train": table.filter(new).select(CHUNK.names)}, lost)
+            is_first = pa.array(first[rows] == rows)
+            copies = table.filter(pc.invert(is_first)).to_pylist()
+            all_rejects = pa.concat_tables([rejects, to_table([_copy(row) for row in copies], REJECT)])
+            writer.commit(number, {"train": table.filter(is_first).select(CHUNK.names)}, all_rejects)
     if unread:
         more = ", …" if len(unread) > _NAMED else ""
-        run.progress.say(f"not read, or not all of it: {', '.join(unread[:_NAMED])}{more}; rejects/ says why")
+        run.progress.say(f"not read, or only in part: {', '.join(unread[:_NAMED])}{more}; rejects/ says why")
     return finished(writer, _card(settings, counted, total), run)
 
 
 def documents(settings: ChunkSettings) -> Iterator[SourceDocument]:
-    """The documents, one at a time."""
+    """Yield all documents of the settings, unread."""
     return source_documents(settings.documents, column=settings.column, title_column=settings.title_column)
 
 
 def _inputs(settings: ChunkSettings) -> dict[str, str]:
-    """The hashes of the documents, and of the names of sources that the ids of their chunks depend on."""
+    """The hashes of the documents, and the hash of the sources' names, which enter the ids of chunks."""
     inputs = hashes("documents", settings.documents)
     if names := source_names(settings.documents):
         inputs["names of documents"] = hash_json(tuple(names))
@@ -113,7 +116,7 @@ def _inputs(settings: ChunkSettings) -> dict[str, str]:
 
 
 def _refuse_inside(out: Place, settings: ChunkSettings) -> None:
-    """Refuse a folder within the documents, where the next run would read what this one writes."""
+    """Refuse an ``--out`` inside a folder of documents, as the next run would read its files as documents."""
     for source in settings.documents:
         folder = place(source)
         if isinstance(folder, Path) and isinstance(out, Path):
@@ -121,11 +124,11 @@ def _refuse_inside(out: Place, settings: ChunkSettings) -> None:
         else:
             within = str(out).startswith(f"{str(folder).rstrip('/')}/")
         if within and is_folder(folder):
-            raise FolderError(f"--out {out} is a folder within the documents; give another folder as --out")
+            raise FolderError(f"--out {out} is inside --documents {source}; give a folder outside of it")
 
 
 def _cut(settings: ChunkSettings, counted: DocumentCounts, inputs: dict[str, str], run: Run) -> DatasetFolder:
-    """The chunks of all documents, copies included."""
+    """Cut all documents: the folder of their chunks, with copies, as ``_CUT``."""
     writer = start_part(
         run,
         step="cut",
@@ -155,14 +158,14 @@ def _load_worker(
     settings: ChunkSettings,
     worker: int,  # noqa: ARG001 - all workers are alike
 ) -> Work[RecordShard[SourceDocument], RowsAndRejects]:
-    """What is returned makes the chunks and rejects of a shard of documents."""
+    """Returns the function that makes the chunks and rejects of a shard of documents."""
 
     def work(shard: RecordShard[SourceDocument], advance: Advance) -> RowsAndRejects:
         tables, rejects = [_CUT.empty_table()], list[Reject]()
         for document in shard.records:
-            rows, lost = document_chunks(document, settings)
+            rows, document_rejects = document_chunks(document, settings)
             tables.append(rows)
-            rejects += lost
+            rejects += document_rejects
             advance(1)
         return pa.concat_tables(tables), to_table(rejects, REJECT)
 
@@ -170,7 +173,7 @@ def _load_worker(
 
 
 def document_chunks(document: SourceDocument, settings: ChunkSettings) -> tuple[pa.Table, list[Reject]]:
-    """The chunks of a document, with their keys, and what of it could not be read."""
+    """The chunks of a document as ``_CUT``, and a reject for each part that could not be read."""
     try:
         parsed = document.read()
     except Unreadable as error:
@@ -192,7 +195,7 @@ def document_chunks(document: SourceDocument, settings: ChunkSettings) -> tuple[
 
 
 def _reject(document: SourceDocument, fault: DocumentFault) -> Reject:
-    # What a library says about a file may have half a character of it, which cannot be stored.
+    # A library's message about a file may contain half a character of it, which cannot be stored.
     details = {
         key: printable_name(value) if isinstance(value, str) else value
         for key, value in fault.details.items()
@@ -202,12 +205,12 @@ def _reject(document: SourceDocument, fault: DocumentFault) -> Reject:
 
 
 def _copy(row: dict[str, object]) -> Reject:
-    shown = {name: row[name] for name in CHUNK.names if name != "id"}
-    return Reject.of(str(row["id"]), DUPLICATE, "repeats an earlier chunk", shown)
+    columns = {name: row[name] for name in CHUNK.names if name != "id"}
+    return Reject.of(str(row["id"]), DUPLICATE, "repeats an earlier chunk", columns)
 
 
 def _shards(cut: DatasetFolder) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Each shard's rows and rejects."""
+    """Yield the rows and the rejects of each shard."""
     return zip(cut.shards("train"), cut.shards(REJECTS), strict=True)
 
 

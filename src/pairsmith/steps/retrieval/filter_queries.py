@@ -1,8 +1,8 @@
-"""The step ``filter-queries``: keep queries that lead back to their chunk, once each.
+"""The step ``filter-queries``: keep queries that lead back to their own chunk, without near-copies.
 
-queries, chunks and evaluation -> vectors -> the rank of each query's own chunk, and its cosine with the
-nearest query of the evaluation -> scores of a judge, if there is one -> near-copies of earlier queries left
-out -> rows
+queries, chunks and evaluation -> vectors -> the rank of each query's own chunk, and the query's cosine with
+the nearest query of the evaluation -> a judge's scores, if there is one -> queries that are near-copies of no
+earlier one -> rows
 """
 
 from collections.abc import Mapping
@@ -55,23 +55,24 @@ from pairsmith.steps.retrieval.verdicts import (
 from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 10_000
-"""Most queries in a shard."""
+"""Largest number of queries in a shard."""
 SEARCH_ROWS = 4_096
-"""Queries that are searched and saved together."""
+"""Number of queries that are searched and saved together."""
 _SEARCHED: pa.Schema = pa.schema(
     [("rank", pa.int64()), ("similarity", pa.float32()), ("evaluation", pa.float32())]
 )
-"""Of each query the rank of its chunk (0 without one), its cosine, and that with the nearest query of the
-evaluation."""
+"""For each query: the rank of its own chunk, from 1, or 0 if there is none; its cosine with this chunk; and
+its cosine with the nearest query of the evaluation."""
 
 
 def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
-    """Filter queries; see ``FilterQueriesSettings``.
+    """Filter queries; see ``FilterQueriesSettings`` for the settings.
 
-    Vectors are kept in the subfolders ``queries``, ``corpus`` and ``evaluation``, ranks in ``search``, and
-    the scores of a judge in ``scores``. A query that is left out for several reasons is counted under the
-    first of: no query, no chunk, evaluation, inconsistent, judge, duplicate. Where queries are held back,
-    training queries that are near one of them are left out last, and counted under evaluation.
+    Intermediate results are saved in subfolders: the vectors in ``queries``, ``corpus`` and ``evaluation``,
+    the ranks in ``search``, and the scores of a judge in ``scores``. A query that several filters leave out
+    is counted under the first of them: no query, no chunk, evaluation, inconsistent, judge, duplicate. If
+    queries are held back, training queries near one of these are left out last, and counted under
+    evaluation.
     """
     settings = resolve_dtype(settings, run)
     refuse_sources(run, queries=settings.queries, corpus=settings.corpus, evaluation=settings.evaluation)
@@ -99,6 +100,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         def file(name: str) -> Path:
             return scratch.enter_context(scratch_file(run.out, name))
 
+        # 1. Encode the queries, the chunks and the queries of the evaluation.
         written = query_source.mapped(file("rows"))
         folders = {
             name: encode_corpus(corpus, settings.encoding(), revision, run.part(name))
@@ -107,20 +109,22 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         if run.rank is not None:
             return writer.folder()  # the search needs the vectors of all ranks
         sides = {name: KeyedVectors.of(folder, file(name)) for name, folder in folders.items()}
+        # 2. Compute the rank of each query's own chunk.
         rows = _Rows.of(written, texts, sides, settings)
         ranked = _search(rows, sides, settings, run.part("search"))
+        # 3. Decide which queries to keep, and write them.
         decision = _decide(rows, ranked, sides, written, evaluation, judge, settings, run)
         for number in range(-(-len(written) // SHARD_ROWS)):
             if not writer.is_done(number):
                 part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
                 writer.commit(number, *_shard(written, decision, part))
-    _tell(decision, settings.held_back, run)
+    _report(decision, settings.held_back, run)
     card = _card(settings, query_source.rows, len(sides["corpus"]), len(evaluation))
     return finished(writer, card, run)
 
 
 FEW_HELD_BACK = 50
-"""Fewer queries to measure with are warned of; of 50 an nDCG has an interval of some 20 points."""
+"""The step warns if it holds back fewer queries; with 50, the interval of an nDCG is some 20 points wide."""
 
 
 def _to_encode(
@@ -130,7 +134,10 @@ def _to_encode(
     inputs: Mapping[str, Mapping[str, str]],
     settings: FilterQueriesSettings,
 ) -> dict[str, ReadCorpus]:
-    """The texts of each side, by the subfolder of their vectors; ``inputs`` are hashes of their sources."""
+    """The texts to encode, by the name of the subfolder of their vectors.
+
+    ``inputs`` are the hashes of their sources, by the same names.
+    """
     sides = {
         "queries": ReadCorpus(
             "inputs", [], None, None, inputs["queries"], title="queries", read=written.distinct
@@ -152,9 +159,12 @@ def _to_encode(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The vectors of each row: ``query``, ``(n,)``, and ``own``, its chunk's, likewise; -1 without one.
+    """The numbers of the vectors of n rows.
 
-    ``chunk`` is the key of its chunk's text, ``(n,)``.
+    Attributes:
+        query: ``(n,)`` int64, the number of the query's vector; -1 if it has none.
+        own: ``(n,)`` int64, the number of the vector of the query's own chunk; -1 if it has none.
+        chunk: ``(n,)`` uint64, the key of the text of the query's own chunk.
     """
 
     query: NDArray[np.int64]
@@ -169,7 +179,7 @@ class _Rows:
         sides: Mapping[str, KeyedVectors],
         settings: FilterQueriesSettings,
     ) -> "_Rows":
-        """Look up the vectors; at least one row has both."""
+        """Look up the vectors; an ``InputError`` is raised if no row has its chunk in the corpus."""
         chunk = texts.of_chunks(written)
         own = sides["corpus"].numbers(chunk)
         if (own < 0).all():
@@ -181,14 +191,14 @@ class _Rows:
 
     @property
     def usable(self) -> NDArray[np.bool_]:
-        """Which rows have both vectors, ``(n,)``."""
+        """Whether each row has both vectors, ``(n,)`` bool."""
         return (self.query >= 0) & (self.own >= 0)
 
 
 def _search(
     rows: _Rows, sides: Mapping[str, KeyedVectors], settings: FilterQueriesSettings, run: Run
 ) -> pa.Table:
-    """The ranks and cosines of all rows, as ``_SEARCHED``; blocks of queries are saved one by one."""
+    """Compute the ranks and cosines of all rows, as ``_SEARCHED``; each block of queries is saved."""
     count = len(rows.query)
     writer = start_part(
         run,
@@ -199,7 +209,7 @@ def _search(
         models={},
         planned=-(-count // SEARCH_ROWS),
     )
-    every = {name: side.every() for name, side in sides.items() if len(side)}
+    vectors = {name: side.every() for name, side in sides.items() if len(side)}
     if not writer.finished:
         with run.progress.task("search", count, "queries") as bar:
             for number in range(-(-count // SEARCH_ROWS)):
@@ -209,13 +219,13 @@ def _search(
                     continue
                 rank = np.zeros(len(part), np.int64)
                 similarity, near = np.full((2, len(part)), np.nan, np.float32)
-                some = np.flatnonzero(rows.usable[part])
-                if len(some):
-                    queries = every["queries"][torch.from_numpy(rows.query[part[some]])]
-                    places = own_places(queries, every["corpus"], rows.own[part[some]], settings.within)
-                    rank[some], similarity[some] = places.ranks, places.similarities
-                    if "evaluation" in every:
-                        near[some] = closest(queries, every["evaluation"])
+                usable = np.flatnonzero(rows.usable[part])
+                if len(usable):
+                    queries = vectors["queries"][torch.from_numpy(rows.query[part[usable]])]
+                    places = own_places(queries, vectors["corpus"], rows.own[part[usable]], settings.within)
+                    rank[usable], similarity[usable] = places.ranks, places.similarities
+                    if "evaluation" in vectors:
+                        near[usable] = closest(queries, vectors["evaluation"])
                 table = pa.table([rank, similarity, near], schema=_SEARCHED)
                 writer.commit(number, {"train": table}, to_table([], REJECT))
                 bar.advance(len(part))
@@ -232,9 +242,9 @@ class _Decision:
     """Which of n queries are kept.
 
     Attributes:
-        verdicts: on each query.
-        consistent: number of queries that led back to their chunks.
-        held: which are held back to measure with, ``(n,)``; None if none should be.
+        verdicts: the verdict on each query.
+        consistent: the number of queries that led back to their chunks.
+        held: ``(n,)`` bool, whether each query is held back for evaluation; None if none should be.
         ranked: the rank and cosine of each query, as ``_SEARCHED``, and the judge's score, if there is one.
     """
 
@@ -254,7 +264,10 @@ def _decide(
     settings: FilterQueriesSettings,
     run: Run,
 ) -> _Decision:
-    """Leave out queries by rank, by the score of the judge, whose revision is ``judge``, and as copies."""
+    """Decide which queries to keep: by rank, by the judge's score, and without near-copies.
+
+    ``judge`` is the revision of the judge.
+    """
     queries = sides["queries"]
     verdicts = verdicts_by_rank(rows.query, rows.own, ranked, written, evaluation, settings)
     if settings.judge:
@@ -283,13 +296,14 @@ def _decide(
 
 
 def held_back(chunk: TextKeys, kept: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
-    """Which rows are held back, ``(n,)``: all queries of a share of the chunks, at random.
+    """Whether each of n rows is held back, ``(n,)`` bool: all queries of a random share of the chunks.
 
-    With two chunks or more that have queries, at least one is held back and at least one is not.
+    If two or more chunks have queries, at least one chunk is held back and at least one is not.
 
     Args:
-        chunk: the key of each row's chunk, ``(n,)``; ``kept``: which rows are left.
-        share: of the chunks, above 0 and below 1.
+        chunk: ``(n,)`` uint64, the key of each row's chunk.
+        kept: ``(n,)`` bool, whether each row is still kept; only chunks with kept rows are drawn.
+        share: the share of the chunks to hold back, above 0 and below 1.
     """
     chunks = np.unique(chunk[kept])
     keys = np.array([stream_key("held back", int(key)) for key in chunks], np.uint64)
@@ -300,15 +314,15 @@ def held_back(chunk: TextKeys, kept: NDArray[np.bool_], share: float) -> NDArray
 
 
 def _shard(written: WrittenQueries, decision: _Decision, part: slice) -> tuple[dict[str, pa.Table], pa.Table]:
-    """The rows that are kept of a part of the queries, by split, and the rejects."""
-    some, held = decision.verdicts[part], decision.held
+    """The kept rows of a part of the queries, by split, and the rejects."""
+    verdicts, held = decision.verdicts[part], decision.held
     table = written.rows(part)
-    numbers = decision.ranked.slice(part.start, len(some)).drop_columns(["evaluation"])
-    for name in numbers.column_names:
-        table = table.append_column(name, numbers[name])
-    kept = pa.array([verdict.filter == NO_FILTER for verdict in some])
+    ranked = decision.ranked.slice(part.start, len(verdicts)).drop_columns(["evaluation"])
+    for name in ranked.column_names:
+        table = table.append_column(name, ranked[name])
+    kept = pa.array([verdict.filter == NO_FILTER for verdict in verdicts])
     rejects = []
-    for at, verdict in enumerate(some):
+    for at, verdict in enumerate(verdicts):
         if verdict.filter != NO_FILTER:
             row = table.slice(at, 1).to_pylist()[0]
             if not row["rank"]:
@@ -325,11 +339,11 @@ def _shard(written: WrittenQueries, decision: _Decision, part: slice) -> tuple[d
     return {"train": table.filter(train), "test": table.filter(test)}, to_table(rejects, REJECT)
 
 
-def _tell(decision: _Decision, share: float, run: Run) -> None:
-    """Say how many queries led back to their chunks, and how many of these a judge left out.
+def _report(decision: _Decision, share: float, run: Run) -> None:
+    """Report how many queries led back to their chunks, and how many of these a judge left out.
 
-    Queries that were left out before their chunk's rank mattered are not counted. Few held-back queries, of a
-    ``share`` of the chunks, are warned of.
+    Queries that an earlier filter left out are not counted. ``share`` is the share of the chunks to hold
+    back; the report warns if few queries are held back.
     """
     verdicts, consistent, held = decision.verdicts, decision.consistent, decision.held
     if held is not None and not held.any():
@@ -339,14 +353,14 @@ def _tell(decision: _Decision, share: float, run: Run) -> None:
         if few < FEW_HELD_BACK:
             run.progress.say(
                 f"{few} queries are held back: figures of so few say little; hold back a larger share of the "
-                "chunks, or measure on queries of people"
+                "chunks, or evaluate on queries that people wrote"
             )
-    lost = sum(verdict.filter == "inconsistent" for verdict in verdicts)
+    inconsistent = sum(verdict.filter == "inconsistent" for verdict in verdicts)
     low = sum(verdict.filter == "judge" for verdict in verdicts)
-    if lost + consistent:
-        run.progress.say(f"{consistent:,} of {lost + consistent:,} queries lead back to their chunks")
+    if total := inconsistent + consistent:
+        run.progress.say(f"{consistent:,} of {total:,} queries lead back to their chunks")
     if low:
-        run.progress.say(f"{low:,} of these {consistent:,} are left out for the judge's scores")
+        run.progress.say(f"{low:,} of these {consistent:,} are left out because of the judge's scores")
 
 
 def _search_card(settings: FilterQueriesSettings) -> Card:

@@ -1,4 +1,4 @@
-"""Rows of queries, with the texts that they were written for, as ``filter-queries`` reads them."""
+"""The queries that ``filter-queries`` reads, with the texts that they were written for."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,36 +28,40 @@ from pairsmith.runs.storage import mapped_table
 
 _ADDED = (pa.field("rank", pa.int64()), pa.field("similarity", pa.float32()))
 _JUDGED = pa.field("judge_score", pa.float32())  # with a judge
-"""Columns that the filter adds; those of the same names, as of an earlier filter, are left out."""
+"""Columns that the filter adds; the same columns of an earlier filter are dropped from its input."""
 _AT_ONCE = 10_000
-"""Rows, or texts whose keys are computed, that are held in memory at once."""
+"""Number of rows, and of texts whose keys are computed, that are held in memory at once."""
 
 
 def keys_of(texts: Iterable[str]) -> TextKeys:
-    """The key of each text, ``(n,)``."""
-    parts, left = [np.zeros(0, np.uint64)], iter(texts)
-    while some := list(map(text_id, islice(left, _AT_ONCE))):
-        parts.append(text_keys(pa.chunked_array([some], pa.string())))
+    """The key of each of n texts, ``(n,)`` uint64."""
+    parts, remaining = [np.zeros(0, np.uint64)], iter(texts)
+    while ids := list(map(text_id, islice(remaining, _AT_ONCE))):
+        parts.append(text_keys(pa.chunked_array([ids], pa.string())))
     return np.concatenate(parts)
 
 
 def distinct_documents(texts: Callable[[], Iterable[str]], keys: TextKeys, where: str) -> Iterator[Document]:
-    """Each text that is not blank once, in order; ``keys`` are theirs, ``(n,)``."""
+    """Yield the distinct texts that are not empty, in the order of their first occurrences.
+
+    ``keys``, ``(n,)``, are the keys of the n texts, and ``where`` is the location that documents name.
+    """
     first = np.zeros(len(keys), bool)
     first[np.unique(keys, return_index=True)[1]] = True
-    for text, new in zip(texts(), first, strict=True):
-        if new and text:
+    for text, is_first in zip(texts(), first, strict=True):
+        if is_first and text:
             yield Document(text, where)
 
 
 @dataclass(frozen=True)
 class WrittenQueries:
-    """Rows of queries with the texts that they were written for.
+    """n rows of queries, with the texts that they were written for.
 
     Attributes:
-        table: the rows, without what an earlier filter added.
-        query: the column of the queries; ``positive``: that of the texts that they were written for.
-        source: the name for messages.
+        table: the rows, without the columns that an earlier filter added.
+        query: the name of the column of the queries.
+        positive: the name of the column of the texts that the queries were written for.
+        source: the name of the source for messages.
     """
 
     table: pa.Table
@@ -67,55 +71,55 @@ class WrittenQueries:
 
     @classmethod
     def of(cls, table: pa.Table, source: str) -> Self:
-        """The rows of a table; its columns are those that ``pick_pair`` finds."""
+        """The rows of a table, whose columns of queries and texts ``pick_pair`` recognises."""
         return cls(table, *pick_pair(dict.fromkeys(table.column_names), source), source)
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         count: int = self.table.num_rows
         return count
 
     def texts(self) -> Iterator[str]:
-        """The queries, stripped of white space; blank ones are empty."""
+        """Yield the queries, stripped of white space; blank queries are empty."""
         return self._column(self.query)
 
     def texts_at(self, rows: NDArray[np.int64]) -> list[str]:
-        """The queries of some rows, likewise."""
+        """The queries of these rows, stripped of white space."""
         queries = rows_at(self.table.select([self.query]), rows).to_pylist()
         return [column_text(values, self.query, self.source) for values in queries]
 
     def positives(self) -> Iterator[str]:
-        """The texts that they were written for, likewise."""
+        """Yield the texts that the queries were written for, stripped of white space."""
         return self._column(self.positive)
 
     def chunks(self) -> Iterator[str] | None:
-        """The ids of these texts, or None where the rows name none."""
+        """The ids of the chunks that the queries were written for; None without a column ``chunk``."""
         if "chunk" not in self.table.column_names:
             return None
         return ("" if chunk is None else str(chunk) for chunk in self._values("chunk"))
 
     @cached_property
     def keys(self) -> TextKeys:
-        """The key of each query, ``(n,)``."""
+        """The key of each query, ``(n,)`` uint64."""
         return keys_of(self.texts())
 
     @cached_property
     def names(self) -> TextKeys:
-        """A number for each query that is the same for copies: case, spaces and punctuation do not count."""
+        """A key of each query, ``(n,)`` uint64, that ignores case, spaces and punctuation."""
         return keys_of(map(folded, self.texts()))
 
     def distinct(self) -> Iterator[Document]:
-        """Each query once."""
+        """Yield the distinct queries."""
         return distinct_documents(self.texts, self.keys, self.source)
 
     def rows(self, part: slice) -> pa.Table:
-        """Some of the rows."""
+        """A range of the rows."""
         return self.table.slice(part.start, part.stop - part.start)
 
     def name_of(self, row: int) -> str:
-        """The id of a row, or of its texts if it has none."""
-        if "id" in self.table.column_names and (given := self.table["id"][row].as_py()) is not None:
-            return str(given)
+        """The id of a row; without a column ``id``, an id made of its texts."""
+        if "id" in self.table.column_names and (row_id := self.table["id"][row].as_py()) is not None:
+            return str(row_id)
         values = self.rows(slice(row, row + 1)).to_pylist()[0]
         return text_id(
             "\n".join(column_text(values, name, self.source) for name in (self.query, self.positive))
@@ -132,7 +136,14 @@ class WrittenQueries:
 
 @dataclass(frozen=True, slots=True)
 class QuerySource:
-    """Where rows of queries lie; ``tables`` reads them from the beginning, some at a time."""
+    """The source of rows of queries.
+
+    Attributes:
+        name: the name of the source.
+        schema: the columns of the rows, without those that an earlier filter added.
+        rows: the number of rows.
+        tables: reads all rows from the beginning, some at a time.
+    """
 
     name: str
     schema: pa.Schema
@@ -141,7 +152,10 @@ class QuerySource:
 
     @classmethod
     def find(cls, name: str) -> Self:
-        """One split of a source, whose rows other than those of a dataset folder are read once for this."""
+        """Open one split of a source.
+
+        The rows of a source that is not a dataset folder are read once, to find the types of its columns.
+        """
         folder, split = split_of(name)
         path = place(folder)
         if is_folder(path) and size_of(path / MANIFEST) is not None:
@@ -164,11 +178,11 @@ class QuerySource:
         return cls(name, schema, count, lambda: (table.select(schema.names) for table in tables()))
 
     def kept_schema(self, *, judged: bool) -> pa.Schema:
-        """The columns of the rows that are kept."""
+        """The schema of the rows that are kept; ``judged`` adds the column of a judge's scores."""
         return pa.schema([*self.schema, *_ADDED, *([_JUDGED] if judged else [])])
 
     def mapped(self, file: Path) -> WrittenQueries:
-        """The rows, written to ``file`` and mapped from it; at least one has a query."""
+        """Write the rows to ``file``, and map them from it; an ``InputError`` if all queries are blank."""
         written = WrittenQueries.of(mapped_table(self.tables(), self.schema, file), self.name)
         if not any(written.texts()):
             raise InputError(f"{self.name}: all of its queries are blank")
@@ -177,18 +191,18 @@ class QuerySource:
 
 def _some_rows(source: str) -> Iterator[Sequence[Columns]]:
     rows = (row for _, row in open_source(source).rows())
-    while some := list(islice(rows, _AT_ONCE)):
-        yield some
+    while batch := list(islice(rows, _AT_ONCE)):
+        yield batch
 
 
 def _types(source: str) -> tuple[int, Mapping[str, pa.DataType]]:
-    """The number of rows, and the type of each column: that of all its values, or else text."""
+    """The number of rows, and the type of each column: text unless all values have another type."""
     count, types = 0, dict[str, pa.DataType]()
     for rows in _some_rows(source):
         count += len(rows)
         for name in dict.fromkeys(name for row in rows for name in row):
-            new = _type([row.get(name) for row in rows])
-            types[name] = _wider(types.get(name, pa.null()), new)
+            kind = _type([row.get(name) for row in rows])
+            types[name] = _wider(types.get(name, pa.null()), kind)
     return count, types
 
 
@@ -201,7 +215,7 @@ def _type(values: Sequence[object]) -> pa.DataType:
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type of values of both types: that of numbers for whole and other ones, and else text."""
+    """The type that holds values of both types: float64 for int64 and float64, and text for others."""
     if pa.null() in (one, other):
         return other if one == pa.null() else one
     numbers = {pa.int64(), pa.float64()}
@@ -218,7 +232,7 @@ def _typed(source: str, types: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:
 
 
 def _as_text(value: object) -> str | None:
-    """A value as text; lists, objects and what UTF-8 cannot hold as JSON."""
+    """A value as text: lists, objects, and strings that are not UTF-8 as JSON."""
     if isinstance(value, str | int | float | None):
         with suppress(UnicodeError):
             return None if value is None else str(value).encode().decode()

@@ -1,4 +1,4 @@
-"""Queries and their chunks, scored by a judge in ``filter-queries``."""
+"""The scores that a judge gives to queries with their own chunks, in ``filter-queries``."""
 
 from collections.abc import Mapping
 from functools import cache, partial
@@ -31,16 +31,19 @@ def judge_queries(
 ) -> Float32s:
     """Have the judge score some queries, each with its own chunk and the chunk's title.
 
-    Returns the scores of all n queries, ``(n,)`` float32, NaN for those that are not judged.
-
     Args:
         queries: the n queries.
-        own: the number of each query's chunk in the ``corpus``, ``(n,)``.
+        own: ``(n,)`` int64, the number of each query's own chunk in ``corpus``.
+        corpus: the chunks.
         rows: the numbers of the queries to judge, ascending.
-        settings: of the filter, with its judge.
-        revision: of the judge; ``inputs``: fingerprints of the queries and the corpus.
-        run: where the scores are kept.
-        file: where the texts of these queries' chunks are written, if any are to be judged.
+        settings: the settings of ``filter-queries``, which have a judge.
+        revision: the revision of the judge.
+        inputs: the fingerprints of the encoded queries and of the encoded corpus, by name.
+        run: the run, whose folder becomes that of the scores.
+        file: the file into which the texts of the judged queries' chunks are written.
+
+    Returns:
+        the scores of all n queries, ``(n,)`` float32; NaN for queries that are not judged.
     """
     scores = np.full(len(queries), np.nan, np.float32)
     if not len(rows):
@@ -50,10 +53,10 @@ def judge_queries(
     texts = cache(partial(corpus.texts, chunks, file))
 
     def shard(number: int) -> pa.Table:
-        some = rows[number * size : (number + 1) * size]
-        places = np.searchsorted(chunks, own[some])
-        texts_of_queries = pa.array(queries.texts_at(some), pa.string())
-        return pa.table({"input": texts_of_queries, "output": rows_at(texts(), places)["text"]})
+        part = rows[number * size : (number + 1) * size]
+        places = np.searchsorted(chunks, own[part])
+        query_texts = pa.array(queries.texts_at(part), pa.string())
+        return pa.table({"input": query_texts, "output": rows_at(texts(), places)["text"]})
 
     judged = judge_texts(
         shard,
@@ -62,7 +65,7 @@ def judge_queries(
         revision,
         run,
         deciding={},
-        # Other settings of the filter leave other queries.
+        # The filter's other settings decide which queries are judged.
         inputs={**inputs, "judged": hash_bytes(rows.astype("<i8").tobytes())},
     )
     scores[rows] = judged.table()["score"].to_numpy()

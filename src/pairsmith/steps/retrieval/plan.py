@@ -1,4 +1,4 @@
-"""Cost estimates of ``chunk``, ``queries`` and ``filter-queries``: a sample is timed and extrapolated."""
+"""Cost estimates of ``chunk``, ``queries`` and ``filter-queries``, extrapolated from a timed sample."""
 
 import time
 from dataclasses import replace
@@ -39,7 +39,7 @@ CALIBRATION_VECTORS = 2_048
 
 
 def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
-    """Cut some documents from all over the sources, and extrapolate; copies are not taken into account."""
+    """Estimate ``chunk``: cut evenly spaced documents of the sources; copies are not taken into account."""
     begun = time.monotonic()
     sources = [source for source in settings.documents if not has_no_sample(source, before)]
     readable = settings.model_copy(update={"documents": sources})
@@ -54,7 +54,7 @@ def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
     return sharded(
         loading=loading,
         shared=(time.monotonic() - begun) * share,
-        size=round(2 * chunks.nbytes * share),  # they are kept with and without copies
+        size=round(2 * chunks.nbytes * share),  # chunks are saved with and without copies
         rows=round(chunks.num_rows * share),
         shards=-(-count // settings.shard_size),
         sample=chunks,
@@ -62,7 +62,10 @@ def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
 
 
 def plan_queries(settings: QueriesSettings, before: Before) -> Estimate:
-    """Write queries for some chunks, and extrapolate to those whose queries ``reuse`` does not have."""
+    """Estimate ``queries``: write queries for some chunks.
+
+    Chunks whose queries the folder of ``reuse`` has only take the time to read them.
+    """
     step = Step(QueriesSettings, write_queries, "", planned_rows_setting="chunks")
     new = settings.model_copy(update={"reuse": None})
     if settings.reuse is None or settings.model in before:
@@ -74,7 +77,7 @@ def plan_queries(settings: QueriesSettings, before: Before) -> Estimate:
     count = counted(settings.chunks, before, len(contents))
     count = min(count, settings.limit or count)
     left = count - round(share * count)
-    part = (count - left) / max(1, len(earlier))  # of the earlier folder
+    reused_share = (count - left) / max(1, len(earlier))  # of the chunks of the earlier folder
     folder = DatasetFolder.open(settings.reuse)
     size = sum(size_of(file) or 0 for file in files_below(folder.path).values())
     sample = next(folder.batches("train"), folder.schema().empty_table()).slice(0, CALIBRATION_TEXTS)
@@ -85,13 +88,17 @@ def plan_queries(settings: QueriesSettings, before: Before) -> Estimate:
     return replace(
         estimate,
         seconds=estimate.seconds + reading,
-        disk=estimate.disk + round(size * part),
-        rows={"train": estimate.rows.get("train", 0) + round(folder.rows * part)},
+        disk=estimate.disk + round(size * reused_share),
+        rows={"train": estimate.rows.get("train", 0) + round(folder.rows * reused_share)},
     )
 
 
 def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Estimate:
-    """Encode some texts and search some vectors, which grows with n·m; as if all queries were kept."""
+    """Estimate ``filter-queries``: encode and judge a sample of texts, and search random vectors.
+
+    The time of the search is proportional to the number of queries times the number of chunks. The estimate
+    assumes that all queries are kept.
+    """
     begun = time.monotonic()
     query_source = QuerySource.find(to_train_on(settings.queries, "filtered"))
     count = counted(settings.queries, before, query_source.rows)
@@ -104,13 +111,13 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Esti
     loading += reading
     seconds, size = 0.0, written.table.nbytes * count // len(written)
     for texts, total in ((queries, query_count), (chunks, corpus)):
-        more, per_text, vectors = timed(lambda: encode, texts)
-        loading += more
+        more_loading, per_text, vectors = timed(lambda: encode, texts)
+        loading += more_loading
         seconds += per_text * total
         size += (vectors.nbytes + sum(map(len, texts))) * total // max(1, len(texts))
     if settings.judge:
-        more, per_query = seconds_to_judge(settings.judging(), before, queries, chunks)
-        loading, seconds = loading + more, seconds + per_query * count
+        judge_loading, per_query = seconds_to_judge(settings.judging(), before, queries, chunks)
+        loading, seconds = loading + judge_loading, seconds + per_query * count
     per_product = search_seconds(nearest, settings.within, width, CALIBRATION_VECTORS, CALIBRATION_VECTORS)
     seconds += per_product * count * corpus
     return sharded(

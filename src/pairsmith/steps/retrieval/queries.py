@@ -1,6 +1,6 @@
 """The step ``queries``: write search queries for chunks of documents.
 
-chunks -> queries, steered away from what is beside them -> rows
+chunks -> prompts, and counter-prompts with their neighbours and titles -> queries -> rows
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,13 +58,16 @@ from pairsmith.steps.reuse import commit_unchanged, is_complete
 from pairsmith.steps.shared import hashes, refuse_sources
 
 _TOKENIZED = 1_000
-"""How many chunks are tokenized to see whether the model's tokenizer was made for their language."""
+"""Number of chunks that are tokenized to check whether the tokenizer was made for their language."""
 _FEW_BYTES = 3
-"""Bytes a token: a chunk with fewer is in another language, or no running text."""
+"""Bytes per token: a chunk with fewer is probably in a language that the model hardly knows."""
 
 
 def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
-    """Write queries for chunks; see ``QueriesSettings``. What is no query, or a copy, becomes a reject."""
+    """Write queries for chunks; see ``QueriesSettings`` for the settings.
+
+    Generated texts that are no queries, and queries that repeat another query of the chunk, become rejects.
+    """
     settings = resolve_dtype(settings, run)
     _refuse_other_models(settings)
     examples = [settings.examples] if settings.examples else []
@@ -74,9 +77,9 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     )
     records = chosen_chunks(settings)
     count = sum(1 for _ in records())
-    every = sum(1 for _ in read_chunks(settings.chunks, settings.column)) if settings.limit is None else count
-    if again := every - count:
-        run.progress.say(f"{again:,} repeated chunks left out; queries are written once for each")
+    total = sum(1 for _ in read_chunks(settings.chunks, settings.column)) if settings.limit is None else count
+    if repeated := total - count:
+        run.progress.say(f"{repeated:,} repeated chunks left out; queries are written once for each chunk")
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
     identity = identity_of(settings)
@@ -101,10 +104,10 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     fill: Callable[[RecordShard[ChunkRow]], RecordShard[ChunkInput]] = _without_earlier
     if earlier is not None:
         fill = partial(earlier.filled, contents)
-        kept, every = commit_unchanged(writer, records, fill, count, shard_size, _merge, run, unit="chunks")
-        if every:
+        kept, total = commit_unchanged(writer, records, fill, count, shard_size, _merge, run, unit="chunks")
+        if total:
             run.progress.say(
-                f"{kept:,} of {every:,} chunks to do are as in {settings.reuse} and keep their queries"
+                f"{kept:,} of {total:,} chunks to do are as in {settings.reuse} and keep their queries"
             )
     remaining, done = shards_left(writer, -(-count // shard_size), count, shard_size)
     commit_each(
@@ -125,7 +128,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
 
 
 def identity_of(settings: QueriesSettings) -> Identity:
-    """What decides the queries."""
+    """The settings, inputs and model that decide the queries."""
     inputs = hashes("chunks", [settings.chunks])
     if settings.examples:
         inputs |= hashes("examples", [settings.examples])
@@ -143,16 +146,16 @@ def _refuse_other_models(settings: QueriesSettings) -> None:
             f"model {settings.model}: queries needs a model that it can load; give a folder or a Hub id"
         )
     if writes_as(settings.model) != "decoder":
-        raise ModelError(f"model {settings.model}: is no causal language model, which --model has to be")
+        raise ModelError(f"model {settings.model}: is no causal language model; give one as --model")
 
 
 def hardly_known(model_name: str, chunks: Iterable[ChunkRow]) -> str:
-    """A warning if the model's tokenizer needs many tokens for the chunks, as for a language it was not made
-    for; empty if not.
+    """A warning if the model hardly knows the language of the chunks, else empty.
 
-    SmolLM2's tokens have 4.7 bytes of English in the mean, and of other languages mostly fewer than 3.
+    It is given if the tokenizer needs many tokens for a chunk. A token of SmolLM2 has 4.7 bytes of English
+    text on average, and mostly fewer than 3 bytes of text in other languages.
     """
-    model = load_model(model_name, device=META)  # the tokenizer alone
+    model = load_model(model_name, device=META)  # without the weights: only the tokenizer is used
     first = [chunk.text for chunk in islice(chunks, _TOKENIZED)]
     dense = sum(len(text.encode()) < _FEW_BYTES * len(model.encode(text)) for text in first)
     if dense < len(first) / 4:
@@ -165,9 +168,9 @@ def hardly_known(model_name: str, chunks: Iterable[ChunkRow]) -> str:
 
 
 def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run) -> dict[str, int]:
-    """Count the chunks with ``wanted`` queries and those with none, and say how many have too few.
+    """Count the chunks with ``wanted`` queries and those without any, and report how many have too few.
 
-    The queries of a chunk are in one shard.
+    All queries of a chunk are in the same shard.
     """
     complete = some = 0
     for tables in filter(None, map(writer.tables, writer.done)):
@@ -184,10 +187,10 @@ def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run)
 
 
 def chosen_chunks(settings: QueriesSettings) -> Records[ChunkRow]:
-    """Reads the chunks to write for, each once, in their order; the ids of different ones have to differ.
+    """The function that reads the chunks to write queries for, each once, in the order of the source.
 
-    With a ``limit`` of N they are a random sample: those with the N lowest keys of seed and id, so that a
-    larger N adds to them.
+    Different chunks with the same id are an ``InputError``. With a ``limit`` of N, the chunks are a random
+    sample: those with the N lowest keys, which are made of seed and id, so that a larger N adds chunks.
     """
     if settings.limit is None:
         return partial(_once, settings)
@@ -200,7 +203,7 @@ def chosen_chunks(settings: QueriesSettings) -> Records[ChunkRow]:
 
 
 def _without_earlier(shard: RecordShard[ChunkRow]) -> RecordShard[ChunkInput]:
-    """The chunks of a shard without anything of an earlier run."""
+    """The chunks of a shard, without rows of an earlier run."""
     return RecordShard(shard.number, tuple(map(ChunkInput, shard.records)))
 
 
@@ -208,18 +211,19 @@ def _once(settings: QueriesSettings) -> Iterator[ChunkRow]:
     texts: dict[int, int] = {}  # the key of a chunk's text by that of its id
     for chunk in read_chunks(settings.chunks, settings.column):
         name, text = stream_key(chunk.id), stream_key(chunk.text)
-        known = texts.get(name)
-        if known is None:
+        earlier_text = texts.get(name)
+        if earlier_text is None:
             texts[name] = text
             yield chunk
-        elif known != text:
+        elif earlier_text != text:
             raise InputError(
-                f"{settings.chunks}: two chunks have the id {chunk.id!r} and other texts; ids have to differ"
+                f"{settings.chunks}: two chunks with different texts have the id {chunk.id!r}; give each "
+                "chunk an id of its own"
             )
 
 
 def load_writer(settings: QueriesSettings) -> QueryWriter:
-    """Load the model and the examples."""
+    """Load the model, and read the examples that are shown to it."""
     examples = read_query_examples(settings.examples)[: settings.shown] if settings.examples else []
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
     return QueryWriter(model, settings.options, examples)
@@ -228,7 +232,7 @@ def load_writer(settings: QueriesSettings) -> QueryWriter:
 def _load_worker(
     settings: QueriesSettings, models: Mapping[str, str], worker: int
 ) -> Work[RecordShard[ChunkInput], RowsAndRejects]:
-    """Load the model; what is returned makes the rows and rejects of a shard of chunks."""
+    """Load the model; returns the function that makes the rows and rejects of a shard of chunks."""
     check_revision(settings.model, models["model"], worker)
     writer = load_writer(settings)
 

@@ -1,4 +1,4 @@
-"""What ``filter-queries`` reads besides queries: the chunks that they are searched in, and an evaluation."""
+"""The chunks and the queries of an evaluation that ``filter-queries`` reads."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,15 +23,18 @@ from pairsmith.steps.retrieval.vectors import places_of
 from pairsmith.steps.shared import naming_texts
 
 _AT_ONCE = 10_000
-"""Chunks that are held in memory at once."""
+"""Number of chunks that are held in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkTexts:
-    """The chunks of a corpus as they are encoded, with their titles.
+    """The n chunks of a corpus, by the keys of their ids and texts.
 
-    ``ids`` are the keys of their ids, ``texts`` those of their texts without titles, and ``wholes`` those of
-    what is encoded, each ``(n,)``.
+    Attributes:
+        settings: the settings of ``filter-queries``, which name the corpus.
+        ids: ``(n,)`` uint64, the key of each chunk's id.
+        texts: ``(n,)`` uint64, the key of each chunk's text without its title.
+        wholes: ``(n,)`` uint64, the key of each chunk's text with its title, which is encoded.
     """
 
     settings: FilterQueriesSettings
@@ -41,36 +44,37 @@ class ChunkTexts:
 
     @classmethod
     def of(cls, settings: FilterQueriesSettings) -> Self:
-        """Read the corpus once; 24 bytes are held for each chunk."""
+        """Read the corpus once; 24 bytes of memory are held for each chunk."""
         columns: list[list[TextKeys]] = [[], [], []]
         rows = _chunks(settings)
-        while some := list(islice(rows, _AT_ONCE)):
-            sides = ([row.id for row in some], [row.text for row in some], [row.whole for row in some])
-            for keys, side in zip(columns, sides, strict=True):
-                keys.append(keys_of(side))
+        while batch := list(islice(rows, _AT_ONCE)):
+            values = ([row.id for row in batch], [row.text for row in batch], [row.whole for row in batch])
+            for keys, column in zip(columns, values, strict=True):
+                keys.append(keys_of(column))
         if not columns[0]:
             raise InputError(f"{', '.join(settings.corpus)}: the corpus holds no texts")
         ids, texts, wholes = (np.concatenate(keys) for keys in columns)
         order = np.argsort(ids, kind="stable")
-        again = (np.diff(ids[order]) == 0) & (np.diff(wholes[order]) != 0)
-        if again.any():
-            place = int(order[1:][again][0])
+        conflicts = (np.diff(ids[order]) == 0) & (np.diff(wholes[order]) != 0)
+        if conflicts.any():
+            place = int(order[1:][conflicts][0])
             row = next(islice(_chunks(settings), place, None))
             raise InputError(
                 f"{row.where}: another chunk of {', '.join(settings.corpus)} has the id {row.id!r}, too; "
-                "each has to have an id of its own"
+                "give each chunk an id of its own"
             )
         return cls(settings, ids, texts, wholes)
 
     def documents(self) -> Iterator[Document]:
-        """The chunks with their titles, one at a time."""
+        """Yield the chunks with their titles."""
         for row in _chunks(self.settings):
             yield Document(row.whole, row.where)
 
     def of_chunks(self, written: WrittenQueries) -> TextKeys:
-        """The key of what is encoded of each query's own chunk, ``(n,)``; 0 where that is not in the corpus.
+        """The key of the encoded text of each query's own chunk, ``(queries,)`` uint64.
 
-        It is looked up by its id, if there is one, and else by its text.
+        The chunk is looked up by its id or, if that is not in the corpus, by its text. The key is 0 if the
+        corpus lacks the chunk.
         """
         at = places_of(keys_of(written.positives()), self.texts)
         if (chunks := written.chunks()) is not None:
@@ -88,27 +92,27 @@ def _chunks(settings: FilterQueriesSettings) -> Iterator[Document]:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The queries of an evaluation, from ``sources``; there may be none."""
+    """The queries of an evaluation, read from ``sources``; they may be empty."""
 
     texts: Sequence[str]
     sources: Sequence[str]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of queries."""
         return len(self.texts)
 
     @cached_property
     def names(self) -> TextKeys:
-        """A number for each that is the same for copies, as of ``WrittenQueries``."""
+        """A key of each query that ignores case, spaces and punctuation, as in ``WrittenQueries``."""
         return keys_of(map(folded, self.texts))
 
     def distinct(self) -> Iterator[Document]:
-        """Each query once."""
+        """Yield the distinct queries."""
         return distinct_documents(lambda: self.texts, keys_of(self.texts), "the evaluation")
 
 
 def read_evaluation(settings: FilterQueriesSettings) -> Evaluation:
-    """Read the queries that nothing may be trained on."""
+    """Read the queries of the evaluation, on which no model may be trained."""
     column = settings.evaluation_column
     sources = [in_beir(source, "queries.jsonl") for source in settings.evaluation]
     texts = []

@@ -1,7 +1,7 @@
-"""Queries that an earlier run wrote for chunks that are unchanged, which ``queries --reuse`` takes over.
+"""``queries --reuse``: chunks that have not changed keep the queries of an earlier run.
 
-finished folder of queries -> the hash of what decides a chunk's queries -> rows and rejects of chunks with
-the same hash -> in the order in which a run without them writes rows and rejects
+finished folder of queries -> the hash of each chunk's prompt -> rows and rejects of chunks with the same hash
+-> rows and rejects in the order in which a run without ``--reuse`` writes them
 """
 
 import json
@@ -26,15 +26,15 @@ from pairsmith.steps.reuse import EarlierRows, open_earlier
 
 QUERY = text_schema("id", "query", "positive", "title", "chunk", "kind")
 CONTENTS = "contents.json"
-"""Beside the manifest: the hash of what of each chunk decides its queries, by the chunk's id."""
+"""The file beside the manifest with the hashes of ``contents_of``."""
 
 _CHOOSING = ("shard_size", "limit")
-"""Settings that decide which chunks there are and how they are saved, but no query."""
+"""Settings that decide which chunks are used and how rows are saved, but not the queries of a chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkInput:
-    """A chunk, and the rows and rejects that an earlier run made for it; None if they have to be made."""
+    """A chunk, and the rows and rejects of an earlier run; None if queries have to be written for it."""
 
     chunk: ChunkRow
     earlier: tuple[list[dict[str, str]], list[Reject]] | None = None
@@ -51,16 +51,19 @@ class ChunkInput:
 
 
 def contents_of(settings: QueriesSettings, chunks: Iterable[ChunkRow]) -> dict[str, int]:
-    """A hash of what of each chunk enters its prompts and its random draws, by the chunk's id."""
-    beside = settings.decay > 0 and "neighbours" in settings.against
+    """Chunk id -> a hash of all texts that enter the chunk's prompts, counter-prompts and random draws."""
+    with_neighbours = settings.decay > 0 and "neighbours" in settings.against
     return {
-        chunk.id: stream_key(chunk.text, chunk.title, *(chunk.neighbours if beside else ()))
+        chunk.id: stream_key(chunk.text, chunk.title, *(chunk.neighbours if with_neighbours else ()))
         for chunk in chunks
     }
 
 
 def write_contents(out: Place, fingerprint: str, contents: Mapping[str, int]) -> None:
-    """Keep the hashes for a later run with ``--reuse``."""
+    """Save the hashes in the folder ``out``, for a later run with ``--reuse``.
+
+    ``fingerprint`` is that of the folder.
+    """
     write_json(out / CONTENTS, {"fingerprint": fingerprint, "contents": dict(contents)})
 
 
@@ -85,8 +88,8 @@ class EarlierQueries:
             raise DamagedError(f"--reuse {path}: its file {CONTENTS} is damaged") from None
         if record.get("fingerprint") != folder.manifest.fingerprint:
             raise FolderError(
-                f"--reuse {path}: it has no {CONTENTS} that says what its queries were written from; give "
-                "another folder"
+                f"--reuse {path}: it has no {CONTENTS} that records the texts its queries were written from; "
+                "give another folder"
             )
         rows = EarlierRows(folder, itemgetter("chunk"), lambda reject: str(json.loads(reject.row)["chunk"]))
         return cls(record["contents"], rows)
@@ -96,11 +99,14 @@ class EarlierQueries:
         return len(self._contents)
 
     def has(self, chunk: str, content: int) -> bool:
-        """Whether the folder has the chunk with this id, and what decides its queries is the same."""
+        """Whether the folder has queries for the chunk with this id and this hash of ``contents_of``."""
         return self._contents.get(chunk) == content
 
     def filled(self, contents: Mapping[str, int], shard: RecordShard[ChunkRow]) -> RecordShard[ChunkInput]:
-        """The chunks of a shard; those that the folder holds unchanged come with their rows and rejects."""
+        """The chunks of a shard; unchanged chunks get their rows and rejects from the folder.
+
+        ``contents`` are the hashes of ``contents_of``.
+        """
         names = [chunk.id for chunk in shard.records if self.has(chunk.id, contents[chunk.id])]
         rows = self._rows.of(names)
         earlier = {name: rows.get(name, ([], [])) for name in names}
@@ -111,9 +117,10 @@ class EarlierQueries:
 def merged_rows(
     inputs: Sequence[ChunkInput], new_rows: Iterable[dict[str, str]], new_rejects: Iterable[Reject]
 ) -> RowsAndRejects:
-    """Earlier rows and rejects together with new ones, as a run that makes all of them orders them.
+    """Merge earlier and new rows and rejects, in the order of a run without ``--reuse``.
 
-    Rows are ordered by chunk; rejects by try, chunk and query, which their ids name (``QueryWriter.write``).
+    Rows are sorted by chunk. Rejects are sorted by try, chunk and query, whose numbers their ids contain (see
+    ``QueryWriter.write``).
     """
     by_chunk = defaultdict[str, list[dict[str, str]]](list)
     for row in new_rows:
@@ -125,11 +132,11 @@ def merged_rows(
             by_chunk[entry.chunk.id] = entry.earlier[0]
             rejects += entry.earlier[1]
 
-    def turn(reject: Reject) -> tuple[int, int, int]:
-        query, _, number = reject.id.rpartition("-try-")
-        chunk, _, of_chunk = query.rpartition("-")
-        return int(number), place[chunk], int(of_chunk)
+    def position(reject: Reject) -> tuple[int, int, int]:
+        query_id, _, try_number = reject.id.rpartition("-try-")
+        chunk, _, query_number = query_id.rpartition("-")
+        return int(try_number), place[chunk], int(query_number)
 
-    rejects.sort(key=turn)
+    rejects.sort(key=position)
     rows = [row for entry in inputs for row in by_chunk[entry.chunk.id]]
     return pa.Table.from_pylist(rows, schema=QUERY), to_table(rejects, REJECT)

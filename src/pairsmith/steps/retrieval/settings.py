@@ -41,14 +41,15 @@ class ChunkSettings(WorkerSettings):
         default=None, description="Column of tables that holds the documents. Unset: text, or a usual name."
     )
     title_column: str | None = Field(
-        default=None, description="Column of tables that holds their titles. Unset: title, if there is one."
+        default=None,
+        description="Column of tables that holds the documents' titles. Unset: title, if there is one.",
     )
     words: int = Field(default=120, ge=1, description="Maximum number of words in a chunk.")
     overlap: int = Field(
         default=0,
         ge=0,
-        description="Number of sentences at the end of a chunk that the next one of the section repeats, if "
-        "they fit.",
+        description="Number of sentences at the end of a chunk that the next chunk of the same section "
+        "repeats, if they fit.",
     )
     workers: Annotated[
         int,
@@ -76,8 +77,8 @@ class QueriesSettings(WorkerSettings):
         default=None,
         ge=1,
         le=MOST_ITEMS,
-        description="Write for N chunks only, drawn at random from all of them by --seed. A larger N adds to "
-        "the chunks of a smaller one.",
+        description="Write queries for N chunks only, drawn at random from all of them by --seed. A larger N "
+        "adds chunks to those of a smaller N.",
     )
     model: str = Field(
         default="embedded:smollm2-135m-instruct",
@@ -87,16 +88,16 @@ class QueriesSettings(WorkerSettings):
     )
     examples: str | None = Field(
         default=None,
-        description="Queries of your own as examples: a text file, or rows with the columns query and, if "
-        "there is one, positive, the text that it should find.",
+        description="Queries of your own as examples for the model: a text file, or rows with the column "
+        "query and, optionally, positive, the text that the query should find.",
         json_schema_extra=BY_CONTENT,
     )
-    shown: int = Field(default=4, ge=1, le=32, description="Use the first N of --examples.")
+    shown: int = Field(default=4, ge=1, le=32, description="Show the model the first N of --examples.")
     queries: int = Field(default=3, ge=1, le=100, description="Number of queries for each chunk.")
     kinds: Annotated[list[QueryKind], Listed] = Field(
         default=["question", "keywords", "statement"],
         min_length=1,
-        description="Kinds of query, which take turns.",
+        description="Kinds of query; the queries of a chunk alternate between them.",
     )
     against: Annotated[list[AgainstName], Listed] = Field(
         default=["neighbours", "title"],
@@ -116,23 +117,25 @@ class QueriesSettings(WorkerSettings):
         default=0.9,
         gt=0,
         le=1,
-        description="Of these, draw from the likeliest that together hold this share.",
+        description="Of these tokens, draw from the likeliest that together hold this probability.",
     )
     max_tokens: int = Field(default=32, ge=2, description="Longest query in tokens.")
     max_length: int = Field(
         default=400,
         ge=16,
-        description="Longest text in tokens that is shown to the model; the rest is cut off.",
+        description="Longest text of a chunk or example that the model reads, in tokens; the rest is cut "
+        "off.",
     )
     chat: bool = Field(
         default=False,
         description="Use the model's chat template, with the instruction as the user's message.",
     )
-    seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of the sampling, and of --limit's draw.")
+    seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of the sampling, also that of --limit.")
     reuse: str | None = Field(
         default=None,
-        description="A finished folder of queries, made with the same settings and model. A chunk keeps its "
-        "queries if its text, title and neighbours are unchanged; queries are written for the others only.",
+        description="A finished folder of queries that were written with the same settings and model. A "
+        "chunk keeps its queries if its text, title and neighbours are unchanged; queries are only "
+        "written for the other chunks.",
         json_schema_extra=NO_EFFECT,
     )
     device: Device = "auto"
@@ -169,18 +172,18 @@ class QueriesSettings(WorkerSettings):
 
 
 class FilterQueriesSettings(WorkerSettings):
-    """Keep queries that lead back to their chunk, without near-copies and queries of an evaluation."""
+    """Keep queries that lead back to their own chunk, without near-copies and queries of an evaluation."""
 
     queries: str = Field(
         description="Queries with the texts that they were written for: a folder that queries or ask wrote, "
-        "or rows with the columns query, positive and, if there is one, chunk, the id of the positive. If "
+        "or rows with the columns query, positive and, optionally, chunk, the id of the positive. If "
         "there are several splits, train is used; FOLDER:SPLIT selects another.",
         json_schema_extra=BY_CONTENT,
     )
     corpus: Annotated[list[str], Listed] = Field(
         min_length=1,
-        description="All chunks, among which each query has to find its own: a folder that chunk wrote, or "
-        "texts in another format. A column title is read before the text.",
+        description="All chunks, among which each query has to find its own chunk: a folder that chunk "
+        "wrote, or texts in another format. A column title is read before the text.",
         json_schema_extra=BY_CONTENT,
     )
     encoder: str = Field(
@@ -194,20 +197,20 @@ class FilterQueriesSettings(WorkerSettings):
     within: int = Field(
         default=3,
         ge=1,
-        description="Keep a query if its chunk is among this many chunks of the corpus that are nearest to "
-        "it.",
+        description="Keep a query if its own chunk is among the N chunks of the corpus that are nearest to "
+        "the query.",
     )
     duplicates: float = Field(
         default=0.95,
         gt=0,
         le=1,
         description="Drop a query whose cosine with an earlier kept query is at least this. Copies, which "
-        "differ only in case, spaces and punctuation, are always dropped; 1 drops nothing else.",
+        "differ only in case, spaces and punctuation, are always dropped; 1 drops only copies.",
     )
     evaluation: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Queries that a model will be evaluated on, none of which may be trained on: "
-        "queries.jsonl of a BEIR folder or that folder, or other files with a column of queries.",
+        description="Queries that a model will be evaluated on, so that it may not be trained on them: a "
+        "BEIR folder or its queries.jsonl, or another file with a column of queries.",
         json_schema_extra=BY_CONTENT,
     )
     evaluation_column: str | None = Field(
@@ -220,12 +223,12 @@ class FilterQueriesSettings(WorkerSettings):
         gt=0,
         le=1,
         description="Drop a query whose cosine with a query of --evaluation, or with one that is held back, "
-        "is at least this. Copies are always dropped; 1 drops nothing else.",
+        "is at least this. Copies are always dropped; 1 drops only copies.",
     )
     judge: str | None = Field(
         default=None,
         description="A second model, which scores how well each query fits its own chunk. Only queries that "
-        "lead back to their chunk are scored. Give --threshold or --share, too.",
+        "lead back to their chunk are scored. It needs --threshold or --share.",
         json_schema_extra=BY_CONTENT,
     )
     judge_kind: JudgeOfQueries = Field(default="cross-encoder")
@@ -245,8 +248,8 @@ class FilterQueriesSettings(WorkerSettings):
         default=0.0,
         ge=0,
         lt=1,
-        description="Share of the chunks whose queries are held back: they go into the split test, for "
-        "measuring, and not into the training data.",
+        description="Share of the chunks whose queries are held back for evaluation: they become the split "
+        "test and are no training data.",
     )
     device: Device = "auto"
     dtype: Dtype = "auto"
@@ -276,5 +279,5 @@ class FilterQueriesSettings(WorkerSettings):
         return EncodingOptions.of(self)
 
     def judging(self) -> JudgeOptions:
-        """How the judge, if there is one, scores texts for queries; it reads as much as it can."""
+        """How the judge, if there is one, scores texts for queries; it reads up to its own limit."""
         return JudgeOptions.of(self, judge=self.judge_kind, model=self.judge, max_length=None)

@@ -1,4 +1,4 @@
-"""The vectors of a folder that ``encode_corpus`` wrote, each distinct text once, mapped from a file."""
+"""The vectors of the distinct texts that ``encode_corpus`` wrote, looked up by the keys of the texts."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,12 @@ _TEXT: pa.Schema = pa.schema([("text", pa.string())])
 
 @dataclass(frozen=True, slots=True)
 class KeyedVectors:
-    """Vectors of distinct texts, numbered from 0, and the ``keys`` of these texts, ``(n,)``.
+    """The vectors of n distinct texts, numbered from 0.
 
-    ``distinct``, ``(rows,)``, tells which rows of the folder these texts are: the first with each text.
+    Attributes:
+        keys: ``(n,)`` uint64, the key of each text.
+        vectors: the vectors, in a file.
+        distinct: ``(rows,)`` bool, whether a row of the folder is the first one with its text.
     """
 
     keys: TextKeys
@@ -31,22 +34,19 @@ class KeyedVectors:
     @classmethod
     def of(cls, folder: DatasetFolder, file: Path) -> Self:
         """Collect the vectors of a folder's distinct texts, and write them to ``file``."""
-        every = [
-            np.zeros(0, np.uint64),
-            *(text_keys(table["id"]) for table in folder.shards("train", ["id"])),
-        ]
-        keys = np.concatenate(every)
+        keys_of_shards = (text_keys(table["id"]) for table in folder.shards("train", ["id"]))
+        keys = np.concatenate([np.zeros(0, np.uint64), *keys_of_shards])
         first = np.zeros(len(keys), bool)
         first[np.unique(keys, return_index=True)[1]] = True
         return cls(keys[first], VectorFile.write(folder, file, first), first)
 
     def __len__(self) -> int:
-        """How many texts there are."""
+        """The number of distinct texts."""
         return len(self.keys)
 
     @property
     def folder(self) -> DatasetFolder:
-        """The folder that they are from."""
+        """The folder of the encoded texts."""
         return self.vectors.folder
 
     def every(self) -> torch.Tensor:
@@ -54,18 +54,18 @@ class KeyedVectors:
         return self.vectors.every()
 
     def numbers(self, keys: TextKeys) -> NDArray[np.int64]:
-        """The number of the text with each key, ``(len(keys),)``; -1 where no text has it."""
+        """The number of the text with each of k keys, ``(k,)`` int64; -1 if no text has this key."""
         return places_of(keys, self.keys)
 
     def texts(self, numbers: NDArray[np.int64], file: Path) -> pa.Table:
-        """The texts with these numbers, ascending, in a column ``text``, mapped from a new ``file``."""
-        wanted = np.zeros(len(self.distinct), bool)
-        wanted[np.flatnonzero(self.distinct)[numbers]] = True
-        return mapped_table((table for _, table in some_rows(self.folder, wanted, ["text"])), _TEXT, file)
+        """The texts with these ascending numbers, in a column ``text``, mapped from a new ``file``."""
+        selected = np.zeros(len(self.distinct), bool)
+        selected[np.flatnonzero(self.distinct)[numbers]] = True
+        return mapped_table((table for _, table in some_rows(self.folder, selected, ["text"])), _TEXT, file)
 
 
 def places_of(keys: TextKeys, known: TextKeys) -> NDArray[np.int64]:
-    """The first place of each key in ``known``, ``(len(keys),)``; -1 where it is not there."""
+    """The first position of each of k keys in ``known``, ``(k,)`` int64; -1 if it is not in ``known``."""
     distinct, first = np.unique(known, return_index=True)
     at = np.searchsorted(distinct, keys)
     at[at == len(distinct)] = 0

@@ -1,4 +1,4 @@
-"""Which queries ``filter-queries`` leaves out, and why: the first reason that holds for a query counts."""
+"""The verdicts of ``filter-queries``: which queries are left out, each by the first filter that applies."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,13 @@ NO_FILTER = ""
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Why a query is left out: a filter, or ``NO_FILTER`` if not, the reason, and the row that it copies."""
+    """Whether and why a query is left out.
+
+    Attributes:
+        filter: the name of the filter that leaves the query out; ``NO_FILTER`` if it is kept.
+        reason: the reason, for the reject.
+        like: the row of the query that it copies; -1 if it copies none.
+    """
 
     filter: str
     reason: str
@@ -36,11 +42,11 @@ class Verdicts(list[Verdict]):
 
     @property
     def kept(self) -> NDArray[np.bool_]:
-        """Which are kept, ``(n,)``."""
+        """Whether each of n queries is kept, ``(n,)`` bool."""
         return np.array([verdict.filter == NO_FILTER for verdict in self], bool)
 
     def leave_out(self, which: NDArray[np.bool_], filter_: str, reason: str) -> None:
-        """Leave out those of ``which``, ``(n,)``, that are not left out already."""
+        """Leave out the queries of ``which``, ``(n,)`` bool; earlier verdicts are not changed."""
         for row in np.flatnonzero(which & self.kept).tolist():
             self[row] = Verdict(filter_, reason)
 
@@ -53,11 +59,18 @@ def verdicts_by_rank(
     evaluation: Evaluation,
     settings: FilterQueriesSettings,
 ) -> Verdicts:
-    """Leave out queries without a vector or a chunk, those of the evaluation, and those that lead elsewhere.
+    """Leave out queries without a vector or a chunk, those of the evaluation, and inconsistent queries.
+
+    A query is inconsistent if it does not lead back to its own chunk.
 
     Args:
-        query: the number of each query's vector, ``(n,)``, -1 without one; ``own``: its chunk's, likewise.
-        ranked: the columns rank, from 1, and evaluation, the cosine with the nearest query of the evaluation.
+        query: ``(n,)`` int64, the number of each query's vector; -1 if it has none.
+        own: ``(n,)`` int64, the number of its own chunk's vector; -1 if it has none.
+        ranked: n rows with the columns rank, that of the own chunk, from 1, and evaluation, the cosine with
+            the nearest query of the evaluation, which may be NaN.
+        written: the n queries.
+        evaluation: the queries of the evaluation.
+        settings: the settings of ``filter-queries``.
     """
     verdicts = Verdicts([_KEEP] * len(written))
     rank, near = ranked["rank"].to_numpy(), ranked["evaluation"].to_numpy()
@@ -74,9 +87,10 @@ def verdicts_by_rank(
 
 
 def leave_out_by_score(verdicts: Verdicts, scores: Float32s, settings: FilterQueriesSettings) -> None:
-    """Of the queries that are left, leave out those that a judge scores low.
+    """Leave out kept queries with a low score of the judge.
 
-    ``scores``, ``(n,)``, are NaN where nothing was judged; of equal scores the first queries are kept.
+    ``scores``, ``(n,)``, are NaN for queries that were not judged. With ``settings.share``, of queries with
+    equal scores the first ones are kept.
     """
     if settings.threshold is not None:
         low = scores < np.float32(settings.threshold)
@@ -96,21 +110,21 @@ def leave_out_copies(
     written: WrittenQueries,
     settings: FilterQueriesSettings,
 ) -> None:
-    """Of the queries that are left, leave out near-copies of earlier ones.
+    """Leave out kept queries that are near-copies of an earlier kept query.
 
-    ``query``, ``(n,)``, are the numbers of their vectors.
+    ``query``, ``(n,)`` int64, has the number of each query's vector in ``queries``.
     """
-    left = np.flatnonzero(verdicts.kept)
-    if not len(left):
+    kept = np.flatnonzero(verdicts.kept)
+    if not len(kept):
         return
-    names = written.names[left]
-    copied = near_copies(queries.every(), query[left], names, settings.duplicates)
+    names = written.names[kept]
+    copied = near_copies(queries.every(), query[kept], names, settings.duplicates)
     for at in np.flatnonzero(copied >= 0).tolist():
         first = int(copied[at])
         reason = f"an earlier query has a cosine of {settings.duplicates:g} or more with it"
         if names[at] == names[first]:
             reason = "copies an earlier query"
-        verdicts[int(left[at])] = Verdict(DUPLICATE, reason, int(left[first]))
+        verdicts[int(kept[at])] = Verdict(DUPLICATE, reason, int(kept[first]))
 
 
 def leave_out_near_test(
@@ -120,17 +134,18 @@ def leave_out_near_test(
     held: NDArray[np.bool_],
     settings: FilterQueriesSettings,
 ) -> None:
-    """Leave out queries to train on that are near to one that is held back, where ``held``, ``(n,)``.
+    """Leave out kept training queries that are near a kept query that is held back for evaluation.
 
-    ``query``, ``(n,)``, are the numbers of their vectors. A model will be measured on those held back.
+    ``query``, ``(n,)`` int64, has the number of each query's vector in ``queries``; ``held``, ``(n,)`` bool,
+    tells which queries are held back.
     """
     kept = verdicts.kept
     train, test = np.flatnonzero(kept & ~held), np.flatnonzero(kept & held)
     if settings.contaminated == 1 or not len(train) or not len(test):
         return
-    every = queries.every()
-    to_train, to_test = (every[torch.from_numpy(query[some])] for some in (train, test))
+    vectors = queries.every()
+    train_vectors, test_vectors = (vectors[torch.from_numpy(query[rows])] for rows in (train, test))
     near = np.zeros(len(verdicts), bool)
-    near[train] = closest(to_train, to_test) >= np.float32(settings.contaminated)
+    near[train] = closest(train_vectors, test_vectors) >= np.float32(settings.contaminated)
     threshold = f"a query that is held back has a cosine of {settings.contaminated:g} or more with it"
     verdicts.leave_out(near, "evaluation", threshold)

@@ -1,1 +1,1 @@
-"""Searching documents with a retriever or BM25: not a step, as nothing is written but what is shown."""
+"""The search of documents with a retriever or BM25; it is not a step, as it only prints its results."""

@@ -1,6 +1,6 @@
-"""The command ``search``: the documents that a model ranks highest for a query, on the screen.
+"""The command ``search``: print the documents that a model ranks highest for a query.
 
-corpus -> documents -> their vectors, or their words -> queries -> the best documents of each
+corpus -> documents -> an index of their vectors or words -> queries -> the best documents for each query
 """
 
 import json
@@ -51,7 +51,7 @@ PROMPT = "query> "
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A document that was found for a query, and its score: the higher, the better."""
+    """A document that is ranked high for a query, and its score; higher scores are better."""
 
     document: Document
     score: float
@@ -60,42 +60,46 @@ class Hit:
 def search_documents(
     settings: SearchSettings, texts: Sequence[str], progress: Progress, *, as_json: bool = False
 ) -> None:
-    """Print the ``best`` documents for queries: those in ``texts``, and those in the file of the settings.
+    """Print the ``settings.best`` documents for each query.
 
-    Without any they are asked for on the terminal, until one is empty. With ``as_json`` a query's documents
-    are a JSON object on a line.
+    The queries are ``texts`` and those of the file ``settings.queries``. Without any, the user types queries
+    on the terminal, until one is empty. With ``as_json``, each line of the output is a JSON object with a
+    query and its documents.
     """
     settings = resolve_dtype(settings)
     if as_json and isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # JSON is, whatever the terminal's encoding
+        sys.stdout.reconfigure(encoding="utf-8")  # the encoding of JSON, whatever the terminal's is
     queries = [_checked(query) for query in texts]
     if settings.queries is not None:
         queries += [_checked(query) for query in queries_of(settings.queries)]
     if not queries and not _on_terminal():
         raise SettingsError('no query is given; add one, as in pairsmith search … "a query", or --queries')
     documents = read_corpus(settings.corpus)
-    searched = DocumentSearch(settings, documents, progress)
+    search = DocumentSearch(settings, documents, progress)
 
-    def show(batch: Sequence[str], *, named: bool) -> None:
-        for query, hits in zip(batch, searched.best(batch), strict=True):
+    def show(batch: Sequence[str], *, with_query: bool) -> None:
+        for query, hits in zip(batch, search.best(batch), strict=True):
             if as_json:
-                # Not by ``progress.result``, which hides secrets and could so cut a string.
+                # ``progress.result`` hides secrets and could replace a part of a string.
                 print(_as_json(query, hits), flush=True)
             else:
-                progress.result("\n".join(_lines(query, hits, named=named)))
+                progress.result("\n".join(_lines(query, hits, with_query=with_query)))
 
     if not queries:
-        progress.say("an empty line or Ctrl-D ends")
+        progress.say("type a query; an empty line or Ctrl-D ends the search")
     for query in () if queries else typed_queries():
-        show([query], named=False)
+        show([query], with_query=False)
     for batch in in_batches(queries, QUERIES_AT_ONCE):
-        show(batch, named=len(queries) > 1)
+        show(batch, with_query=len(queries) > 1)
 
 
 def queries_of(source: str) -> list[str]:
-    """The queries of a file or, for ``STANDARD_INPUT``, those that come from there, one a line; at least one.
+    """Read the queries of a file or, for ``STANDARD_INPUT``, of the lines of standard input.
 
-    Blank ones are left out.
+    Blank queries are left out.
+
+    Raises:
+        InputError: there are no queries.
     """
     if source != STANDARD_INPUT:
         return [example.query for example in read_query_examples(in_beir(source, "queries.jsonl"))]
@@ -105,7 +109,7 @@ def queries_of(source: str) -> list[str]:
         raise InputError(f"standard input is not UTF-8 ({error.reason} at byte {error.start})") from None
     queries = [line for line in lines if line.strip()]
     if not queries:
-        raise InputError("standard input holds no queries; give one a line")
+        raise InputError("standard input holds no queries; give one per line")
     return queries
 
 
@@ -114,9 +118,9 @@ def _on_terminal() -> bool:
 
 
 def typed_queries() -> Iterator[str]:
-    """Queries as they are typed on the terminal, until an empty line or its end."""
+    """Yield the queries that are typed on the terminal, until an empty line or the end of the input."""
     with suppress(ImportError):
-        import readline  # noqa: F401 - lines can then be edited, and earlier ones called back
+        import readline  # noqa: F401 - its import lets users edit lines and recall earlier ones
     while True:
         try:
             query = input(PROMPT).strip()
@@ -129,18 +133,18 @@ def typed_queries() -> Iterator[str]:
 
 
 def _checked(query: str) -> str:
-    """The query without white space around it, if it can be searched for."""
+    """The query without surrounding white space; a ``SettingsError`` if it is blank or not UTF-8."""
     if not query.strip():
         raise SettingsError("a query is empty; give the words to search for")
     try:
         query.encode()
     except UnicodeEncodeError:
-        raise SettingsError(f"the query {one_line(query)!r} is not UTF-8; type it anew") from None
+        raise SettingsError(f"the query {one_line(query)!r} is not UTF-8; type it again") from None
     return query.strip()
 
 
 class DocumentSearch:
-    """Documents in which queries can be searched for, one after the other; the model is loaded once."""
+    """The documents, and the index with which queries are searched in them; the model is loaded once."""
 
     def __init__(
         self, settings: SearchSettings, documents: Mapping[str, Document], progress: Progress
@@ -149,7 +153,8 @@ class DocumentSearch:
             raise InputError(f"{', '.join(settings.corpus)}: holds no documents with text")
         if "best" in settings.model_fields_set and settings.best > len(documents):
             raise SettingsError(
-                f"--best {settings.best}: there are only {len(documents):,} documents to search; give no more"
+                f"--best {settings.best}: there are only {len(documents):,} documents to search; give this "
+                "number or less"
             )
         ids, _ = ranking_order(documents)
         self._documents = [documents[name] for name in ids]
@@ -158,11 +163,11 @@ class DocumentSearch:
             texts = [document.whole for document in self._documents]
             self._index: VectorIndex | WordIndex = WordIndex(texts, settings.language)
         else:
-            whole = {name: document.whole for name, document in documents.items()}
-            self._index = VectorIndex(settings, whole, progress)
+            texts_by_id = {name: document.whole for name, document in documents.items()}
+            self._index = VectorIndex(settings, texts_by_id, progress)
 
     def best(self, queries: Sequence[str]) -> Iterator[list[Hit]]:
-        """The documents with the highest scores for each query, the highest first."""
+        """Yield the documents with the highest scores for each query, the best one first."""
         for places, scores in zip(*self._index.best(queries, self._count), strict=True):
             yield [
                 Hit(self._documents[place], float(score))
@@ -172,7 +177,7 @@ class DocumentSearch:
 
 
 class VectorIndex:
-    """The vectors of documents, which are searched by an encoder's cosine or dot product."""
+    """An index of the vectors of documents, searched by the cosine or dot product of an encoder."""
 
     def __init__(self, settings: SearchSettings, documents: Mapping[str, str], progress: Progress) -> None:
         if settings.model.startswith(GLOVE):
@@ -187,7 +192,7 @@ class VectorIndex:
         kept = kept_vectors(settings, folder, revision)
         try:
             if isinstance(folder, Path):
-                with storage_errors(folder):  # nobody else may read a new one
+                with storage_errors(folder):  # other users may not read a folder that is created here
                     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._parts = self._encoded(documents, progress, kept)
         except StorageError as error:
@@ -198,19 +203,23 @@ class VectorIndex:
     def _encoded(
         self, documents: Mapping[str, str], progress: Progress, kept: KeptVectors | None
     ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """The parts of ``document_vectors``."""
+        """Encode the documents: the parts of ``document_vectors``; ``kept`` is the store of vectors."""
         if kept:
             kept.has_all(in_batches(list(documents.values()), BLOCK), progress.say)
         with progress.task("encode", len(documents), "documents") as bar:
             return list(document_vectors(self._encoder, documents, self._encode, bar.advance, kept))
 
     def best(self, queries: Sequence[str], depth: int) -> tuple[Places, Float32s]:
-        """The ``depth`` nearest documents of each query, as the arrays of ``Rankings``."""
+        """The ``depth`` nearest documents of each of n queries.
+
+        Returned are their places in the ranking order, and their scores, ``(n, depth)`` each, as in
+        ``Rankings``.
+        """
         x = comparison_vectors(self._encoder, queries, "query", self._encode(queries, side="query"))
         neighbours: Neighbours | None = None
         for numbers, y in self._parts:
             neighbours = nearest_with(x, y, numbers, neighbours, depth)
-        assert neighbours is not None, "there is a document"
+        assert neighbours is not None, "there is at least one document"
         return neighbours.ids.numpy(), neighbours.similarities.numpy()
 
 
@@ -221,7 +230,7 @@ def _as_json(query: str, hits: Sequence[Hit]) -> str:
     documents = [
         {
             "rank": rank,
-            # Nine digits are what tells any two float32 numbers apart.
+            # Nine significant digits distinguish any two float32 numbers.
             "score": float(f"{hit.score:.9g}"),
             "id": hit.document.id,
             "title": hit.document.title,
@@ -233,23 +242,26 @@ def _as_json(query: str, hits: Sequence[Hit]) -> str:
     return json.dumps({"query": query, "documents": documents}, ensure_ascii=False)
 
 
-def _lines(query: str, hits: Sequence[Hit], *, named: bool) -> Iterator[str]:
-    """Two lines for each document: rank, score, id, title and where it is from; then its text."""
+def _lines(query: str, hits: Sequence[Hit], *, with_query: bool) -> Iterator[str]:
+    """Two lines for each document: rank, score, id, title and source; then the beginning of its text.
+
+    ``with_query`` adds a line with the query before them.
+    """
     width = shutil.get_terminal_size().columns
-    if named:
+    if with_query:
         yield cut_line(f"query: {one_line(query)}", width)
     if not hits:
-        yield "no document has a word of this query"
-    wide = len(str(len(hits)))
+        yield "no document contains a word of this query"
+    rank_width = len(str(len(hits)))
     for rank, hit in enumerate(hits, start=1):
         about = (hit.document.id, hit.document.title, hit.document.part_of)
         head = "  ".join(one_line(part) for part in about if part)
-        yield cut_line(f"{rank:>{wide}}  {hit.score:.4f}  {head}", width)
-        yield cut_line(f"{'':{wide}}  {one_line(hit.document.text)}", width)
+        yield cut_line(f"{rank:>{rank_width}}  {hit.score:.4f}  {head}", width)
+        yield cut_line(f"{'':{rank_width}}  {one_line(hit.document.text)}", width)
 
 
 def cut_line(line: str, width: int) -> str:
-    """The beginning of a line that takes ``width`` columns of a terminal, with … where it was cut."""
+    """The line, cut to ``width`` columns of a terminal; a line that is cut ends in …."""
     if sum(map(_columns, line)) <= width:
         return line
     room = width - 1
@@ -261,7 +273,7 @@ def cut_line(line: str, width: int) -> str:
 
 
 def _columns(character: str) -> int:
-    """The columns of a terminal that a character takes: two for those of Chinese and the like."""
+    """The number of terminal columns of a character: two for wide ones, such as Chinese characters."""
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

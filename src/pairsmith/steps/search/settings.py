@@ -1,4 +1,4 @@
-"""Settings of ``search``."""
+"""Settings of ``search``: their defaults, bounds and help texts."""
 
 from typing import Annotated, Self
 
@@ -16,7 +16,7 @@ from pairsmith.steps.evaluate.retrieval_settings import (
 
 
 class SearchSettings(Settings):
-    """Which documents a model ranks highest for a query."""
+    """Print the documents that a model ranks highest for a query."""
 
     model: str = Field(
         description="Encoder: a folder that train-retriever wrote, a folder or Hub id of a "
@@ -30,14 +30,14 @@ class SearchSettings(Settings):
     )
     queries: str | None = Field(
         default=None,
-        description="File with queries, one a line, or rows with the column query; - for standard input.",
+        description="File with queries: one per line, or rows with the column query; - for standard input.",
     )
     best: int = Field(default=10, ge=1, description="Number of documents shown for each query.")
     keep_vectors: bool = Field(
         default=True,
         description="Keep the documents' vectors for the next search of the same documents with the same "
         "model: in --vectors, or else in the folder search of $PAIRSMITH_CACHE, which is ~/.cache/pairsmith "
-        "if unset. What lies there may be deleted at any time.",
+        "if unset. These files may be deleted at any time.",
     )
     vectors: VectorFolder = None
     query_prompt: OfQueries = None
