@@ -24,7 +24,7 @@ from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.kept_columns import kept_names, kept_schema, refuse_missing_columns
 from pairsmith.data.questions import GENERATED_QUESTION, RELABELLED
 from pairsmith.data.schemas import REJECT, Reject, to_table
-from pairsmith.data.squad import read_questions
+from pairsmith.data.squad import open_passages, read_questions
 from pairsmith.data.text import finder_revision
 from pairsmith.data.text.instructed import CLOSING_QUOTE, QuestionExample
 from pairsmith.methods.quip.generators import GeneratorKind, generator_kind, load_question_generator
@@ -89,7 +89,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     kind, models = checked_kind(settings), models_of(settings)
     given = {"model": [] if settings.model == CLOZE else settings.model, "examples": settings.examples or []}
     refuse_sources(run, inputs=settings.inputs, reuse=settings.reuse or [], **given)
-    refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
+    refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column), opened=open_passages)
     count, twice = _counts(settings)
     if twice:
         run.progress.say(f"{twice:,} repeated texts left out; questions are generated once for each text")
@@ -182,7 +182,9 @@ def _every(settings: AskSettings) -> Iterator[Document]:
     """All texts, each with the number of its input as its group."""
     remedy, keep = naming_texts("column"), _kept(settings)
     for number, source in enumerate(settings.inputs):
-        for document in read_documents(source, column=settings.column, keep=keep, remedy=remedy):
+        for document in read_documents(
+            open_passages(source), column=settings.column, keep=keep, remedy=remedy
+        ):
             yield document._replace(group=str(number))
 
 
