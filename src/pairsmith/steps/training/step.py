@@ -163,10 +163,23 @@ class TrainingStep(Generic[S, D]):
     def _claim(self, settings: S, sources: Mapping[str, str], run: Run) -> ModelFolder:
         also = self.identity(settings)
         hashes = {name: hash_source(source) for name, source in sources.items()} | dict(also.inputs)
+        warn_of_equal_data(sources, hashes, run.progress.say)
         models = {"base": model_revision(settings.base), **also.models}
         identity = Identity.of(self.name, settings.deciding(), hashes, models)
         made_with = sources_of(models=[settings.base], data=[*sources.values(), *also.made_with])
         return ModelFolder.start(run, identity, made_with)
+
+
+def warn_of_equal_data(
+    sources: Mapping[str, str], hashes: Mapping[str, str], say: Callable[[str], None]
+) -> None:
+    """Say so if a model is measured on the data that it learns from; sources and hashes are by setting."""
+    for name, source in sources.items():
+        if name != "validation" and hashes[name] == hashes.get("validation"):
+            say(
+                f"--validation {sources['validation']} holds the same data as --{name.partition(' ')[0]} "
+                f"{source}: the validation figure tells nothing about other data; give other examples"
+            )
 
 
 def train_once(
