@@ -227,7 +227,7 @@ def test_questions_together_need_a_model_that_reads_a_passage_once(data, tmp_pat
         (make_bloom(tmp_path / "bloom"), "bloom cannot read a passage once for several questions"),
     ):
         some = settings(data, questions=2).model_copy(update={"base": str(base)})
-        with pytest.raises((InputError, ModelError), match=f"--questions 2: .*{reason}"):
+        with pytest.raises((InputError, ModelError), match=f"questions 2: .*{reason}"):
             train_question_generator(some, Run(tmp_path / base.name / "out", Silent()))
     assert not (tmp_path / "bart" / "out").exists()
 

@@ -133,13 +133,13 @@ class TrainBiencoderSettings(BiencoderOptions, FitSettings):
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
         if self.kind == "pairs":
-            refuse(self, ("inputs", "input_column"), "with --kind pairs, which has no style")
+            refuse(self, ("inputs", "input_column"), "with --kind pairs; it is for --kind reading")
         if self.kind == "summaries":
             refuse(
                 self, ("inputs", "input_column"), "with --kind summaries, whose style is that of --outputs"
             )
         if self.kind != "pairs":
-            refuse(self, ("least_score",), f"with --kind {self.kind}; it is for pairs")
+            refuse(self, ("least_score",), f"with --kind {self.kind}; it is for --kind pairs")
         if self.kind != "reading" and not self.outputs:
             refuse(self, ("negatives",), "without outputs, the corpus that negatives are drawn from")
         alone = not self.negatives or (self.kind != "reading" and not self.outputs)
@@ -191,9 +191,9 @@ class TrainCrossencoderSettings(CrossencoderOptions, FitSettings):
         if self.kind == "scored" and self.mined:
             raise ValueError(scored_without("mined"))
         if self.kind != "reading":
-            refuse(self, ("window",), f"with --kind {self.kind}; it is for passages")
+            refuse(self, ("window",), f"with --kind {self.kind}; it is for --kind reading")
         if self.kind != "pairs":
-            refuse(self, ("least_score",), f"with --kind {self.kind}; it is for pairs")
+            refuse(self, ("least_score",), f"with --kind {self.kind}; it is for --kind pairs")
         if self.mined is None:
             refuse(self, ("retrieved",), "without mined, in whose outputs it searches")
         return self
