@@ -358,7 +358,7 @@ def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, c
                 "--encoder",
                 "e",
             ],
-            "error: --window has no effect with --kind summaries; it is for passages; leave it out",
+            "error: --window has no effect with --kind summaries; it is for --kind reading; leave it out",
         ),
         (
             ["export", "--data", "d", "--form", "parquet"],

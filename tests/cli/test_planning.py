@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from tests.trials import refuse, say_where
@@ -11,10 +12,11 @@ from pairsmith.cli.app import main
 from pairsmith.cli.planning import Prices, plan_recipe, plan_table
 from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
-from pairsmith.core.errors import SettingsError
+from pairsmith.core.errors import SettingsError, WorkerError
 from pairsmith.core.progress import Silent
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import Estimate
+from pairsmith.runs.executors import how_it_ended
 from pairsmith.steps.generate import plan as generate_plan
 
 pytestmark = pytest.mark.slow
@@ -80,6 +82,15 @@ def test_a_trial_runs_in_a_process_of_its_own():
     assert planning._apart(say_where).memory != os.getpid()
     with pytest.raises(SettingsError, match="told across"):
         planning._apart(refuse)
+
+
+def test_only_a_trial_that_was_killed_is_said_to_lack_memory():
+    with pytest.raises(WorkerError, match="the trial ended with exit code 3; what it wrote above says why"):
+        planning._apart(os._exit, 3)
+    codes = {-9: "signal 9 (out of memory?)", 137: "exit code 137 (out of memory?)", -11: "signal 11"}
+    for code, words in codes.items():
+        process = SimpleNamespace(join=lambda _: None, is_alive=lambda: False, exitcode=code)
+        assert how_it_ended(process) == words
 
 
 def test_the_table_sums_up_and_shares_work_among_workers():

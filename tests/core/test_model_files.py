@@ -1,4 +1,5 @@
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -6,7 +7,9 @@ from transformers.utils import logging
 
 from pairsmith.core import model_files
 from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.folder_kinds import folder_kind
 from pairsmith.core.model_files import check_model_folder, pick_device, quiet_loading
+from pairsmith.core.model_names import model_revision
 
 
 @pytest.fixture
@@ -116,3 +119,36 @@ def test_a_folder_lacks_its_files_in_words(tmp_path):
     )
     (tmp_path / "vocab.txt").touch()
     check_model_folder(tmp_path, "mine")
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "message"),
+    [
+        ("manifest.json", {"step": "mine"}, "a data set that mine wrote, not a model; give a folder that a"),
+        ("results.json", {"about": {"step": "evaluate sts"}}, "results that evaluate sts wrote, not a model"),
+        (
+            "training.json",
+            {"step": "infuse", "complete": False},
+            "an unfinished model that infuse trained; run",
+        ),
+        (
+            "run.json",
+            {"steps": {"rows": {}, "gone": {}}},
+            "a recipe's run, with the folders rows, not a model",
+        ),
+    ],
+)
+def test_a_folder_of_another_step_is_named_as_what_it_is(tmp_path, name, record, message):
+    (tmp_path / name).write_text(json.dumps(record))
+    (tmp_path / "rows").mkdir()
+    for refusing in (partial(check_model_folder, tmp_path, "mine"), partial(model_revision, str(tmp_path))):
+        with pytest.raises(ModelError, match=f"this is {message}"):
+            refusing()
+
+
+def test_files_of_other_programs_name_no_kind(tmp_path):
+    for name, text in {"manifest.json": "[]", "results.json": '{"step": "x"}', "run.json": "{"}.items():
+        (tmp_path / name).write_text(text)
+    assert folder_kind(tmp_path) == ""
+    (tmp_path / "config.json").write_text("{}")
+    assert folder_kind(tmp_path) == "a model"

@@ -7,11 +7,11 @@ import pytest
 from pairsmith.core.errors import FolderError, InputError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
-from pairsmith.data.files.reading import READERS
+from pairsmith.data.files.reading import READERS, source_documents
 from pairsmith.data.readers import read_texts
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import DOCUMENT_SUFFIXES, split_of, splits_of, to_measure_on, to_train_on
-from pairsmith.runs import Run, hash_source, refuse_source, sources_of
+from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, sources_of
 
 
 def test_all_documents_that_chunk_reads_are_known_by_their_names():
@@ -115,3 +115,21 @@ def test_test_is_what_is_measured_on(three, tmp_path):
         InputError, match=r"has no split test, only train, validation; name one, such as .*two"
     ):
         to_measure_on(two, "measured on")
+
+
+def test_a_model_or_results_in_place_of_rows_are_named_as_what_they_are(tmp_path):
+    (tmp_path / "training.json").write_text('{"step": "train-encoder", "complete": true}')
+    (tmp_path / "vocab.txt").write_text("word")
+    with pytest.raises(
+        InputError, match="is a model that train-encoder trained, which holds no rows; give a"
+    ):
+        texts(str(tmp_path))
+    with pytest.raises(InputError, match="is a model that train-encoder trained; give a folder of documents"):
+        list(source_documents([str(tmp_path)]))
+    with pytest.raises(FolderError, match="is a model that train-encoder trained, not a dataset folder"):
+        DatasetFolder.open(tmp_path)
+    (tmp_path / "training.json").rename(tmp_path / "config.json")
+    assert len(list(source_documents([str(tmp_path)]))) == 2  # documents, as there are no weights
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(InputError, match="is a model; give a folder of documents"):
+        list(source_documents([str(tmp_path)]))

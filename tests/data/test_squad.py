@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
+from pairsmith.data.documents import read_documents
 from pairsmith.data.readers import text_id
-from pairsmith.data.squad import QUESTION, Answer, Question, read_questions, to_question_table
+from pairsmith.data.squad import QUESTION, Answer, Question, open_passages, read_questions, to_question_table
 
 PASSAGE = " The Rhine rises in the Alps and ends in the North Sea. "
 WHERE = Question("q1", "Rhine", PASSAGE, "Where does it rise?", (Answer("the Alps", 20), Answer("Alps", 24)))
@@ -277,3 +278,32 @@ class TestTables:
         path = tmp_path_factory.mktemp("t") / "q.parquet"
         pq.write_table(to_question_table([question]), path)
         assert list(read_questions(path)) == [question]
+
+
+def test_the_passages_of_an_official_file_are_documents_each_once(tmp_path):
+    qas = [{"id": "1", "question": "Who?", "answers": []}, {"id": "2", "question": "What?", "answers": []}]
+    paragraphs = [{"context": " Ann came. ", "qas": qas}, {"context": "Bob left.", "qas": qas[:1]}]
+    articles = [{"title": "People", "paragraphs": [*paragraphs, paragraphs[0]]}]
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps({"version": "v2.0", "data": articles}, indent=1))
+    source = open_passages(str(path))
+    documents = list(read_documents(source, keep={"title": "title"}))
+    assert [(document.text, document.kept) for document in documents] == [
+        ("Ann came.", {"title": "People"}),
+        ("Bob left.", {"title": "People"}),
+    ]
+    assert [document.where for document in documents] == [
+        f"squad.json: data[0].paragraphs[{place}]" for place in range(2)
+    ]
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"text": "One."}\n')
+    assert [document.text for document in read_documents(open_passages(str(rows)))] == ["One."]
+
+
+def test_a_column_of_a_similar_name_is_not_taken_for_the_one_that_is_needed(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"context": "c", "question": "q", "answer": "c"}\n')
+    with pytest.raises(
+        InputError, match="no column 'answers', which is needed; if 'answer' holds it, rename"
+    ):
+        list(read_questions(path))

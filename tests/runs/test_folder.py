@@ -52,7 +52,8 @@ def test_a_missing_file(folder):
 def test_what_is_no_dataset_folder(tmp_path, folder):
     (tmp_path / "file").write_text("")
     assert fault(lambda: DatasetFolder.open(tmp_path / "file")).endswith(
-        "is a file, not a dataset folder; give the folder of a step"
+        "is a file; a dataset folder is expected; make one of its rows: "
+        f"pairsmith mix --data {tmp_path}/file --out FOLDER"
     )
     assert "is not a dataset folder: it holds no manifest.json" in fault(lambda: DatasetFolder.open(tmp_path))
     assert "did you mean" in fault(lambda: DatasetFolder.open(folder.path.with_name("ouut")))

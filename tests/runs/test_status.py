@@ -67,7 +67,7 @@ def test_a_run_that_was_stopped(work, out):
         file.write('{"shard": 1, "fil')
     status = status_of(out)
     assert (status.running, status.shards, status.planned, status.left) == (False, 1, None, None)
-    assert status_lines(out)[0].startswith(f"{out}: generate, stopped · 1 shards, 3 rows")
+    assert status_lines(out)[0].startswith(f"{out}: generate, stopped · 1 shard, 3 rows")
 
 
 def test_a_finished_one(done):
@@ -85,7 +85,7 @@ def test_a_recipe(tmp_path, work):
     (tmp_path / "run.json").write_text(json.dumps(record))
     lines = status_lines(tmp_path)
     assert lines[0] == f"{tmp_path}: recipe r, 1 of 3 steps finished"
-    assert lines[1].startswith("pairs: generate, running · 1 shards, 3 rows")
+    assert lines[1].startswith("pairs: generate, running · 1 shard, 3 rows")
     assert lines[-2:] == ["encoder: train-encoder, finished", "after: not started"]
 
 

@@ -54,5 +54,5 @@ def test_dropout_beside_the_attention_stays():
 
 
 def test_a_model_without_any_is_refused():
-    with pytest.raises(SettingsError, match="--attention-dropout 0: no dropout was found"):
+    with pytest.raises(SettingsError, match="attention_dropout 0: no dropout was found"):
         set_attention_dropout(nn.Linear(2, 2), 0.0)

@@ -168,6 +168,8 @@ def test_trainings_that_cannot_be_shared_are_refused(monkeypatch, tmp_path):
         train_encoder(TrainEncoderSettings(base="b", data="d", batch_size=7, device="cpu"), run)
     with pytest.raises(SettingsError, match="--objective cosent compares all pairs of a batch"):
         train_encoder(TrainEncoderSettings(base="b", data="d", objective="cosent"), run)
-    with pytest.raises(SettingsError, match="train-biencoder runs in one process: its loss compares each output"):
+    with pytest.raises(
+        SettingsError, match="train-biencoder runs in one process: its loss compares each output"
+    ):
         train_biencoder(TrainBiencoderSettings(base="b", seeds="d"), run)
     assert not (tmp_path / "out").exists()

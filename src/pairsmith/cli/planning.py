@@ -20,7 +20,7 @@ from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
 from pairsmith.core.progress import Progress, clock
 from pairsmith.runs.estimate import Estimate, Totals, totals
-from pairsmith.runs.executors import ignoring_interrupts
+from pairsmith.runs.executors import how_it_ended, ignoring_interrupts
 
 
 def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
@@ -143,11 +143,9 @@ def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
     try:
         answer = receiver.recv()
     except EOFError:
-        process.join()
-        raise WorkerError(
-            f"the process that tried the step ended with exit code {process.exitcode}; perhaps it ran out of "
-            "memory"
-        ) from None
+        ending = how_it_ended(process)
+        cause = "" if "memory" in ending else "; what it wrote above says why"
+        raise WorkerError(f"the trial ended with {ending}{cause}") from None
     finally:
         receiver.close()
     process.join()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.folder_kinds import A_MODEL, folder_kind
 from pairsmith.core.paths import Place
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
@@ -178,6 +179,7 @@ def check_model_folder(folder: Path, name: str) -> None:
 
     ``name`` is the model's name as the user gave it.
     """
+    refuse_no_model(folder, name)
     if not (folder / "config.json").is_file():
         raise ModelError(
             f"model {name}: the folder holds no config.json; give a folder saved by transformers"
@@ -188,6 +190,18 @@ def check_model_folder(folder: Path, name: str) -> None:
             "transformers"
         )
     _check_tokenizer([folder], name)
+
+
+def refuse_no_model(folder: Path, name: str) -> None:
+    """Raise a ``ModelError`` if pairsmith wrote something other than a model into a folder without weights.
+
+    ``name`` is the model's name as the user gave it.
+    """
+    if weight_files(folder) or not (kind := folder_kind(folder)) or kind == A_MODEL:
+        return
+    if kind.startswith("an unfinished model"):
+        raise ModelError(f"model {name}: this is {kind}; run the same command again, and it will finish")
+    raise ModelError(f"model {name}: this is {kind}, not a model; give a folder that a training step wrote")
 
 
 def check_module_folder(folder: Path, name: str) -> None:

@@ -18,7 +18,7 @@ from pairsmith.core.bundled import TINY, is_bundled, model_path
 from pairsmith.core.errors import MissingExtra, ModelError, first_line, known_names_hint, near_names, nearby
 from pairsmith.core.gguf import SMOLLM2, check_gguf, gguf_folder, gguf_revision, is_gguf
 from pairsmith.core.hub import hub_or_cache, only_cache, why_unreachable
-from pairsmith.core.model_files import hash_file, hash_files, weight_files
+from pairsmith.core.model_files import hash_file, hash_files, refuse_no_model, weight_files
 from pairsmith.core.paths import expanded_path, fetched, is_folder, is_url, place, reaching
 
 PoolingName = Literal["default", "mean", "cls"]
@@ -148,6 +148,7 @@ def _embedded(model: str) -> Path:
 def _folder_revision(folder: Path) -> str:
     files = weight_files(folder)
     if not files:
+        refuse_no_model(folder, str(folder))
         raise ModelError(f"model {folder}: holds no weights (model.safetensors)")
     # With another tokenizer or configuration, the same weights are another model.
     files += [file for name in _HASHED for file in sorted([*folder.glob(name), *folder.glob(f"*/{name}")])]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from pairsmith.core.errors import InputError, known_names_hint
+from pairsmith.core.errors import InputError, known_names_hint, near_names
 from pairsmith.core.paths import Place
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import Columns, Source, open_source
@@ -196,6 +196,11 @@ def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = 
     column = find_column(row, wanted)
     if column is not None:
         return column
+    if len(wanted) == 1 and remedy == RENAME and (near := near_names(wanted[0], row)):
+        raise InputError(
+            f"{source} has no column {wanted[0]!r}, which is needed; if {near[0]!r} holds it, rename that to "
+            f"{wanted[0]!r}; it has: {', '.join(row)}"
+        )
     if len(wanted) == 1:
         raise InputError(f"{source} has no column {wanted[0]!r}; {known_names_hint(wanted[0], row)}")
     raise InputError(

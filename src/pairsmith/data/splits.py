@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import PurePosixPath
 
 from pairsmith.core.errors import InputError, StorageError, known_names_hint
+from pairsmith.core.folder_kinds import folder_kind
 from pairsmith.core.paths import MANIFEST, Place, display_name, inside, is_folder, place, reaching, size_of
 
 DOCUMENT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".pdf")
@@ -134,6 +135,8 @@ def folder_files(path: Place) -> list[Place]:
     paths = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
     files = sorted(paths, key=lambda file: file.name)
     if not files:
+        if kind := folder_kind(path):
+            raise InputError(f"{path} is {kind}, which holds no rows; give a file or a dataset folder")
         raise InputError(
             f"{path} is a folder without data/*.parquet; give a file or a dataset folder{chunk_first(path)}"
         )

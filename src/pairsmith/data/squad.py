@@ -84,6 +84,22 @@ def open_questions(source: str | Place | Source) -> Source:
     return Source(opened.name, lambda: one_a_row(opened.rows()))
 
 
+def open_passages(source: str) -> Source:
+    """As ``open_source``; of an official SQuAD file each row is a passage, with ``title`` and ``context``."""
+    questions = official(place(source))
+    return Source(questions.name, lambda: _passages(questions)) if questions else open_source(source)
+
+
+def _passages(questions: Source) -> Iterator[tuple[str, Columns]]:
+    """The passages of questions of an official file, each once; those without a question are left out."""
+    passages = set[tuple[Any, Any]]()
+    for where, row in questions.rows():
+        passage = {name: row[name] for name in ("title", "context")}
+        if (key := (str(row["title"]), str(row["context"]))) not in passages:
+            passages.add(key)
+            yield where.rpartition(".qas")[0], passage
+
+
 def official(path: Place) -> Source | None:
     """The official SQuAD file at ``path`` as a source of rows; None if the file has another format."""
     with reaching(path, InputError):

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_files import META, pick_device, pick_dtype, unsaid
-from pairsmith.core.model_names import DtypeName
+from pairsmith.core.model_names import DtypeName, resolve_model
 from pairsmith.models.encode import beginning
 from pairsmith.models.loading import mark_pairs, opened, pad_on_the_right, refuse_missing, seeded
+from pairsmith.models.span_heads import heads_kind
 
 HeadTask = Literal[
     "question answering", "classification", "summarization", "continuation", "token vectors",
@@ -196,6 +197,18 @@ def load_config(model: str) -> Any:
 
     with opened(model, "its config cannot be loaded ({})") as (where, local):
         return AutoConfig.from_pretrained(where, local_files_only=local)
+
+
+def require_reader(model: str) -> None:
+    """Refuse a model without a head for question answering by its files, before its weights are read."""
+    kind = heads_kind(resolve_model(model))
+    names = [] if kind == "tokens" else load_config(model).architectures or []
+    if kind == "questions" or (names and not any("ForQuestionAnswering" in name for name in names)):
+        is_a = "a student of infuse" if kind else f"of the kind {names[0]}"
+        raise ModelError(
+            f"model {model}: is {is_a} and has no head for question answering; give a model that "
+            "train-teacher or train-reader wrote, or another one with such a head"
+        )
 
 
 def writes_as(model: str) -> Literal["encoder-decoder", "decoder", "nothing"]:

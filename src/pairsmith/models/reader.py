@@ -27,7 +27,7 @@ from pairsmith.models.encode import (
     padded_inputs,
     padded_tokens,
 )
-from pairsmith.models.heads import Loading, TextModel, load_with_head, score_in_float32
+from pairsmith.models.heads import Loading, TextModel, load_with_head, require_reader, score_in_float32
 from pairsmith.models.loading import mark_pairs
 from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
 from pairsmith.models.token_vectors import load_token_encoder
@@ -90,6 +90,8 @@ def load_reader(
         raise SettingsError(
             f"max_length {max_length} leaves no room for a question and a text; give at least {_SHORTEST}"
         )
+    if not fresh_head:
+        require_reader(model)
     has_heads = heads_kind(resolve_model(model)) == "tokens"
     if has_heads or (fresh_head and perceptrons):
         encoder = load_token_encoder(model, encoder_only=True, **how)

@@ -148,7 +148,7 @@ class _Pool:
             try:
                 kind, value = worker.pipe.recv()
             except (EOFError, OSError):
-                kind, value = "ended", _ended(worker.process)
+                kind, value = "ended", how_it_ended(worker.process)
             if kind == "error":
                 raise value
             if kind == "crash":
@@ -180,7 +180,7 @@ class _Pool:
         for worker in self.workers:
             worker.process.terminate()
         for worker in self.workers:
-            _ended(worker.process)
+            how_it_ended(worker.process)
             worker.pipe.close()
 
     def _start(self, index: int) -> _Process:
@@ -247,7 +247,7 @@ def _settle(environment: dict[str, str]) -> None:
         torch.set_num_threads(max(1, int(count)))  # torch read the variable when it was imported
 
 
-def _ended(process: BaseProcess) -> str:
+def how_it_ended(process: BaseProcess) -> str:
     """How a process ended, in words; a process that has not ended after ``_JOIN_SECONDS`` is killed."""
     process.join(_JOIN_SECONDS)
     if process.is_alive():
@@ -256,7 +256,7 @@ def _ended(process: BaseProcess) -> str:
     code = process.exitcode
     if code is not None and code < 0:
         return f"signal {-code}{' (out of memory?)' if code == -9 else ''}"
-    return f"exit code {code}"
+    return f"exit code {code}{' (out of memory?)' if code == 137 else ''}"  # 128 + 9, as a shell tells it
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Dataset folders, which a step writes and the next step reads: file names, the manifest, and reading."""
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairsmith.core.errors import DamagedError, FolderError, first_line, known_names_hint
+from pairsmith.core.folder_kinds import folder_kind
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, several, size_of
 from pairsmith.data.sources import missing, open_parquet
@@ -136,7 +138,9 @@ def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Mani
             try:
                 data = file.read_bytes()
             except FileNotFoundError:
-                raise FolderError(f"{path} is not a dataset folder: it holds no {name}") from None
+                other = folder_kind(path)
+                is_not = f"is {other}, not" if other else "is not"
+                raise FolderError(f"{path} {is_not} a dataset folder: it holds no {name}") from None
         manifest = kind.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
@@ -169,7 +173,10 @@ class DatasetFolder:
         with reaching(path, FolderError):
             if not is_folder(path):
                 if size_of(path) is not None:
-                    raise FolderError(f"{path} is a file, not a dataset folder; give the folder of a step")
+                    raise FolderError(
+                        f"{path} is a file; a dataset folder is expected; make one of its rows: "
+                        f"pairsmith mix --data {shlex.quote(str(path))} --out FOLDER"
+                    )
                 raise FolderError(str(missing(path)))
         manifest = read_manifest(path)
         if not manifest.complete:

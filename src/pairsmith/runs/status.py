@@ -57,7 +57,8 @@ class Status:
         parts = [f"{name}: {self.step}, {state}"]
         if self.reasons is not None:
             of = f" of {self.planned:,}" if self.planned else ""
-            parts.append(f"{self.shards:,}{of} shards, {self.rows:,} rows")
+            shards = "shard" if (self.planned or self.shards) == 1 else "shards"
+            parts.append(f"{self.shards:,}{of} {shards}, {self.rows:,} rows")
         if self.rate and not self.complete:
             parts.append(f"{self.rate:,.1f} rows/s")
         if self.left is not None and self.running:

@@ -125,7 +125,7 @@ class EncoderDecoderWithLoss(GeneratorWithLoss):
         if not hasattr(self.model, "prepare_decoder_input_ids_from_labels"):
             raise ModelError(
                 f"models of type {self.model.config.model_type} cannot be trained as summarisers here; give "
-                "BART, T5 or the like as --base"
+                "BART, T5 or the like as base"
             )
 
     def batch(self, rows: Sequence[GeneratorRow]) -> Mapping[str, Any]:

@@ -166,7 +166,7 @@ def set_attention_dropout(model: nn.Module, share: float) -> None:
             setattr(module, name, share)
     if not dropouts:
         raise SettingsError(
-            f"--attention-dropout {share:g}: no dropout was found in the attention of this base; leave the "
+            f"attention_dropout {share:g}: no dropout was found in the attention of this base; leave the "
             "setting out"
         )
 

@@ -45,7 +45,7 @@ def test_texts_in_between_are_hard_negatives_only_if_asked():
 def test_first_texts_without_a_positive_or_a_negative_give_no_rows():
     with pytest.raises(InputError, match=r"none of 2 first texts has these \(scores: 0\.9, 0\.1\)"):
         contrastive_rows(table([("a", "b", 0.9), ("c", "d", 0.1)]), 0.2)
-    with pytest.raises(InputError, match="raise --hard-negatives if the scores are higher"):
+    with pytest.raises(InputError, match="raise hard_negatives if the scores are higher"):
         contrastive_rows(table([("a", "b", 0.9), ("a", "d", 0.5)]), 0.2)
 
 

@@ -33,13 +33,13 @@ def test_a_crossencoder_is_trained_on_pairs(tiny_bert):
 @pytest.mark.parametrize(
     ("options", "given", "message"),
     [
-        (BiencoderOptions, {"style_weight": 2.0}, "style_weight has no effect with --kind pairs"),
+        (BiencoderOptions, {"style_weight": 2.0}, "style_weight has no effect with kind pairs"),
         (BiencoderOptions, {"seeds": "pairs.jsonl"}, "Extra inputs are not permitted"),
         (CrossencoderOptions, {"kind": "scored", "loss": "listwise"}, "loss listwise is for positives"),
         (
             CrossencoderOptions,
             {"kind": "scored", "negatives": 2},
-            "negatives has no effect with --kind scored",
+            "negatives has no effect with kind scored",
         ),
     ],
 )

@@ -200,7 +200,7 @@ def test_what_cannot_be_learned_from_is_refused(tiny_bert):
         check_retrieval_examples(EXAMPLES, options(tiny_bert, batch_size=1, negatives=0))
     check_retrieval_examples(EXAMPLES, options(tiny_bert, batch_size=1))
     with pytest.raises(
-        SettingsError, match="--matryoshka 16: the base's vectors have 16 numbers, all of which are"
+        SettingsError, match="matryoshka 16: the base's vectors have 16 numbers, all of which are"
     ):
         base_retriever(options(tiny_bert, matryoshka=[8, 16]))
     with pytest.raises(ValueError, match="temperature has no effect with the objective ranking"):

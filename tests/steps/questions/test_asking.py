@@ -396,7 +396,7 @@ def test_examples_stand_before_the_passage_with_their_whole_output(examples):
     with pytest.raises(InputError, match="has 2 questions without quotation marks, fewer than --shots 3"):
         told(script, examples=examples)
     with pytest.raises(
-        ModelError, match="with the examples and the output .*; shorten --instruction, or show"
+        ModelError, match="with the examples and the output .*; shorten the instruction, or show"
     ):
         told([], examples=examples, shots=2, context=400)
 
@@ -418,7 +418,7 @@ def test_a_text_is_cut_to_what_the_instruction_leaves():
     asker, _ = told([], max_length=None)
     around = len(INSTRUCTION) - len("{passage}") + len(f"\n{ANSWER_CUE}{QUESTION_CUE}")
     assert asker.limit == 4096 - around - 30 - 50
-    with pytest.raises(ModelError, match=r"reads 4096 tokens, .* shorten --instruction"):
+    with pytest.raises(ModelError, match=r"reads 4096 tokens, .* shorten the instruction"):
         told([], instruction="{passage}" + "x" * 4096)
     with pytest.raises(ValueError, match="has no {passage}"):
         told([], instruction="Ask!")

@@ -10,6 +10,7 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, StorageEr
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import RELABELLED, Distribution, read_generated_questions
 from pairsmith.data.schemas import REJECT
+from pairsmith.models import reader
 from pairsmith.models.reader import keep_max_context, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.teacher import predict_spans
@@ -213,3 +214,16 @@ def test_letters_of_several_tokens_count_once_in_windows():
     keep_max_context(offsets, kept)
     places = [place for window, mask in zip(offsets, kept, strict=True) for place in window[mask].tolist()]
     assert places == [[0, 1], [1, 2], [2, 3], [2, 3], [3, 4], [4, 5]]
+
+
+def test_a_model_that_is_no_teacher_is_told_before_its_weights_are_read(
+    tiny_bert, data, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(reader, "load_with_head", lambda *_, **__: pytest.fail("loaded for nothing"))
+    with pytest.raises(ModelError, match="of the kind Bert.* and has no head for question answering; give a"):
+        relabel(settings(tiny_bert, data), Run(tmp_path / "out", Silent()))
+    student = shutil.copytree(tiny_bert, tmp_path / "student")
+    save_heads(SpanHeads(16, "questions", seed=2), student)
+    with pytest.raises(ModelError, match="is a student of infuse and has no head for question answering"):
+        relabel(settings(student, data), Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()

@@ -227,7 +227,7 @@ def test_questions_together_need_a_model_that_reads_a_passage_once(data, tmp_pat
         (make_bloom(tmp_path / "bloom"), "bloom cannot read a passage once for several questions"),
     ):
         some = settings(data, questions=2).model_copy(update={"base": str(base)})
-        with pytest.raises((InputError, ModelError), match=f"--questions 2: .*{reason}"):
+        with pytest.raises((InputError, ModelError), match=f"questions 2: .*{reason}"):
             train_question_generator(some, Run(tmp_path / base.name / "out", Silent()))
     assert not (tmp_path / "bart" / "out").exists()
 
@@ -325,7 +325,7 @@ def test_passages_are_as_long_as_those_that_are_asked_about(data, tmp_path):
 def test_a_model_that_reads_too_little_is_refused(data, tmp_path, tiny_gpt2):
     some = settings(data).model_copy(update={"base": str(tiny_gpt2)})
     with pytest.raises(
-        ModelError, match=r"reads 128 tokens, of which the instruction takes .* give a --base that reads more"
+        ModelError, match=r"reads 128 tokens, of which the instruction takes .* give a base that reads more"
     ):
         train_question_generator(some, Run(tmp_path / "out", Silent()))
 

@@ -460,8 +460,9 @@ def test_few_seeds_are_said_and_the_last_line_says_what_was_written(tiny_bert, s
     given = settings(tiny_bert, seeds, validation=str(seeds), steps=2)
     train_reader(given, Run(tmp_path / "out", Progress()))
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "loading bert"
-    assert lines[1] == "only 8 seeds; about a hundred are usual, and a model learns little from 8"
+    assert lines[0].startswith(f"--validation {seeds} holds the same data as --seeds {seeds}: ")
+    assert lines[1] == "loading bert"
+    assert lines[2] == "only 8 seeds; about a hundred are usual, and a model learns little from 8"
     assert re.fullmatch(
         rf"wrote {tmp_path}/out: best step 2 of 2, validation F1 \d+\.\d(; the base was better .*)?",
         lines[-1],

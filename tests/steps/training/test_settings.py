@@ -1,10 +1,13 @@
 """The settings of the trainings: they decide as ever what a run is, and how to learn knows no files."""
 
+from pathlib import Path
+
 import pytest
 
 from pairsmith.cli.options import in_help_order
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.fields import WorkerSettings
+from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings
 from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.mining.options import (
@@ -19,7 +22,9 @@ from pairsmith.methods.quip.training_options import (
     TeacherOptions,
 )
 from pairsmith.methods.retrieval.retriever_options import RetrieverOptions
+from pairsmith.runs import hash_source
 from pairsmith.runs.identity import Identity
+from pairsmith.steps.training.step import warn_of_equal_data
 
 OPTIONS = {
     "train-encoder": EncoderOptions,
@@ -146,3 +151,15 @@ def test_help_begins_with_what_must_be_given_and_ends_with_what_all_have():
 @pytest.mark.parametrize("name", ["generate", "chunk"])  # both have a help text of their own for workers
 def test_help_ends_with_where_the_work_runs(name):
     assert [*in_help_order(STEPS[name].settings)][-5:] == [*WorkerSettings.model_fields]
+
+
+def test_a_model_that_is_measured_on_what_it_learns_from_is_told(tmp_path, capsys):
+    sources = {name: str(tmp_path / f"{name}.jsonl") for name in ("seeds", "added", "validation")}
+    for name, source in sources.items():
+        Path(source).write_text("other" if name == "added" else "same")
+    hashes = {name: hash_source(source) for name, source in sources.items()}
+    warn_of_equal_data(sources, hashes, Progress().say)
+    assert capsys.readouterr().err.count("holds the same data as --seeds") == 1
+    del hashes["validation"], sources["validation"]
+    warn_of_equal_data(sources, hashes, Progress().say)
+    assert not capsys.readouterr().err

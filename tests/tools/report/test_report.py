@@ -410,3 +410,13 @@ def test_a_page_of_very_long_rows_stays_small(tmp_path):
     rows = [LabelledText(str(i), "\u202e\u2066 wort " * 2_500, f"label {i % 10}") for i in range(60)]
     folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
     assert len(page_of(tmp_path / "in", tmp_path / "out", examples=5).encode()) < 200_000
+
+
+def test_remnants_of_markup_are_warned_of(tmp_path):
+    texts = ["It is 3 &nbsp;o'clock", "<p>It rains", "if a < b and c > d", "R&D; no <3", "He said <hello>"]
+    for name, count in (("in", 5), ("clean", 3)):
+        rows = [LabelledText(str(i), text, "good") for i, text in enumerate(texts[-count:])]
+        folder(tmp_path / name, [{"train": rows}], LABELLED_TEXT)
+        page_of(tmp_path / name, tmp_path / f"page-{name}")
+    assert warnings_in(tmp_path / "page-in") == ["40.0 % of text hold remnants of HTML, such as “&nbsp;”"]
+    assert warnings_in(tmp_path / "page-clean") == []

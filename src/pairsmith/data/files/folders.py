@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 
 from pairsmith.core.errors import InputError
+from pairsmith.core.folder_kinds import A_MODEL, folder_kind
 from pairsmith.core.paths import (
     MANIFEST,
     Place,
@@ -72,6 +73,8 @@ def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place
         name for file in inside(folder / "data") if (name := display_name(file)).endswith(".parquet")
     )
     if not rows:
+        if (kind := folder_kind(folder)) and (kind != A_MODEL or _has_weights(files)):
+            raise InputError(f"{folder} is {kind}; give a folder of documents, or files")
         if not files:
             raise InputError(f"{folder} holds no files; give a folder of documents, or files")
         return files
@@ -89,6 +92,12 @@ def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place
             "give the Parquet files themselves, or run the command again that wrote the folder"
         )
     return {}
+
+
+def _has_weights(files: Collection[str]) -> bool:
+    return any(
+        name.endswith((".safetensors", "/pytorch_model.bin")) or name == "pytorch_model.bin" for name in files
+    )
 
 
 def _is_document(name: str, kinds: Collection[str]) -> bool:

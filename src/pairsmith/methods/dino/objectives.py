@@ -65,7 +65,7 @@ def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
         raise InputError(
             f"contrastive training needs first texts with a second text of score {present[0]:g} and one of "
             f"each score up to {hard_negatives:g}; none of {len(texts_of):,} first texts has these (scores: "
-            f"{', '.join(f'{score:g}' for score in present)}); raise --hard-negatives if the scores "
+            f"{', '.join(f'{score:g}' for score in present)}); raise hard_negatives if the scores "
             "are higher"
         )
     return pa.table({name: pa.array(texts, pa.string()) for name, texts in columns.items()})

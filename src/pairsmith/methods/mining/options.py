@@ -48,9 +48,11 @@ class BiencoderOptions(FewShotOptions):
     @model_validator(mode="after")
     def _nothing_foreign_to_the_kind(self) -> Self:
         if self.kind == "pairs":
-            refuse(self, ("style_weight",), "with --kind pairs, which has no style")
+            refuse(
+                self, ("style_weight",), "with kind pairs, which has no style; reading and summaries have one"
+            )
         if self.kind != "reading":
-            refuse(self, ("answers", "window"), f"with --kind {self.kind}; it is for passages")
+            refuse(self, ("answers", "window"), f"with kind {self.kind}; it is for kind reading")
         return self
 
 
@@ -79,9 +81,9 @@ class CrossencoderOptions(FewShotOptions):
         if self.kind == "scored":
             if self.loss == "listwise":
                 raise ValueError(scored_without("loss listwise"))
-            refuse(self, ("negatives",), "with --kind scored, which has no negatives")
+            refuse(self, ("negatives",), "with kind scored, which has no negatives")
         if self.kind != "reading":
-            refuse(self, ("answers",), f"with --kind {self.kind}; it is for passages")
+            refuse(self, ("answers",), f"with kind {self.kind}; it is for kind reading")
         return self
 
 

@@ -116,7 +116,7 @@ def answerable(reader: Reader, questions: Sequence[QuestionWithSpans]) -> NDArra
     if not len(numbers):
         raise InputError(
             f"no window of {reader.max_length} tokens holds an answer to any of the {len(questions)} "
-            "questions; give a larger --max-length, or questions with shorter answers"
+            "questions; give a larger max_length, or questions with shorter answers"
         )
     return numbers
 

@@ -60,7 +60,7 @@ class CausalGenerator:
         if room < 1:
             raise ModelError(
                 f"model {model.name}: reads {model.context} tokens, of which the instruction takes "
-                f"{around} with the examples and the output {self._tail}; shorten --instruction, or show "
+                f"{around} with the examples and the output {self._tail}; shorten the instruction, or show "
                 "fewer examples"
             )
         self.limit = min(options.max_length or room, room)

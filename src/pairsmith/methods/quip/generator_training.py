@@ -127,13 +127,13 @@ def generator_examples(questions: Iterable[Question], options: QuestionGenerator
 def check_generator_examples(
     examples: Sized, validation: Sized | None, options: QuestionGeneratorOptions
 ) -> None:
-    """Refuse an empty training or validation set, and ``--questions`` for a base that cannot share passages.
+    """Refuse an empty training or validation set, and ``questions`` for a base that cannot share passages.
 
     ``validation`` is None if the training does not validate.
     """
     if options.questions > 1 and writes_as(options.base) != "decoder":
         raise InputError(
-            f"--questions {options.questions}: {options.base} is no causal language model, and no other "
+            f"questions {options.questions}: {options.base} is no causal language model, and no other "
             "reads a passage once for several questions; leave it out"
         )
     if not examples or (validation is not None and not validation):
@@ -141,7 +141,7 @@ def check_generator_examples(
         raise InputError(
             f"none of the {'validation ' if examples else ''}questions can be used for training: no passage "
             f"of {limit} tokens holds the answer, or answer or question contain the mark that ends an "
-            "answer; give others, or a larger --max-length if the base has room for it"
+            "answer; give others, or a larger max_length if the base has room for it"
         )
 
 
@@ -165,7 +165,7 @@ def causal_limit(base: str, tokenizer: Any) -> int:
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ModelError(
             f"model {base}: models of type {config.model_type} cannot be trained to write text; give BART, "
-            "T5, BERT or a causal language model as --base"
+            "T5, BERT or a causal language model as base"
         )
     if not getattr(tokenizer, "is_fast", False):
         raise ModelError(
@@ -180,7 +180,7 @@ def causal_limit(base: str, tokenizer: Any) -> int:
     if room < 1:
         raise ModelError(
             f"model {base}: reads {context} tokens, of which the instruction takes {around} and the "
-            f"output {written}; give a --base that reads more"
+            f"output {written}; give a base that reads more"
         )
     return room
 
@@ -241,7 +241,7 @@ class CausalWriter(CausalGeneratorWithLoss):
         self.tokenizer, model = load_causal(options.base, device=device)
         if options.questions > 1 and (reason := obstacle(model)):
             raise ModelError(
-                f"--questions {options.questions}: {options.base} cannot read a passage once for several "
+                f"questions {options.questions}: {options.base} cannot read a passage once for several "
                 f"questions: {reason}; leave it out"
             )
         super().__init__(model, options.label_smoothing, shares=options.questions > 1)

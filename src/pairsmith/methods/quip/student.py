@@ -97,8 +97,8 @@ def train_student_on(
         raise InputError("there are no questions to learn from")
     if options.negatives == "batch" and Processes.current().part_of(options.batch_size) < 2:
         raise SettingsError(
-            "--negatives batch joins the passages that a process has of a step, and there would be one; give "
-            "a larger --batch-size, or fewer processes"
+            "negatives batch joins the passages that a process has of a step, and there would be one; give "
+            "a larger batch_size, or fewer processes"
         )
     shown = progress or Silent()
     readable: PassageStore | None = None
@@ -148,7 +148,7 @@ def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Pr
     if left_out == passages.questions:
         raise InputError(
             f"the first {tokens.max_length} tokens of the passages hold no answer to any of the "
-            f"{left_out:,} questions; give a larger --max-length, or shorter passages"
+            f"{left_out:,} questions; give a larger max_length, or shorter passages"
         )
     if left_out:
         progress.say(

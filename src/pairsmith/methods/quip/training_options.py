@@ -98,5 +98,5 @@ class StudentOptions(EpochOptions):
     @model_validator(mode="after")
     def _together_in_batches(self) -> Self:
         if self.negatives == "passage":
-            refuse(self, ("together",), "with --negatives passage, which joins no passages")
+            refuse(self, ("together",), "with negatives passage, which joins no passages")
         return self

@@ -76,7 +76,7 @@ def base_retriever(options: RetrieverOptions) -> SentenceTransformer:
     width = encoder.get_embedding_dimension()
     if too_wide := [size for size in options.matryoshka if size >= width]:
         raise SettingsError(
-            f"--matryoshka {too_wide[0]}: the base's vectors have {width} numbers, all of which are trained; "
+            f"matryoshka {too_wide[0]}: the base's vectors have {width} numbers, all of which are trained; "
             "give smaller numbers"
         )
     return encoder
@@ -92,13 +92,13 @@ def check_retrieval_examples(examples: Sequence[RetrievalExample], options: Retr
     if name != "ranking" and few < max(counts):
         query = examples[counts.index(few)].query[:60]
         raise InputError(
-            f"a row has {few} negatives (query {query!r}), another {max(counts)}; --objective {name} needs "
-            f"equally many of all rows, so give --negatives {few} or drop the rows with few"
+            f"a row has {few} negatives (query {query!r}), another {max(counts)}; objective {name} needs "
+            f"equally many of all rows, so give negatives {few} or drop the rows with few"
         )
     if name == "ranking" and few == 0 and (options.batch_size == 1 or len(examples) == 1):
         raise InputError(
             "a batch of one row without negatives has nothing to tell its positive apart from; give a "
-            "--batch-size of 2 or more and two rows or more, or negatives"
+            "batch_size of 2 or more and two rows or more, or negatives"
         )
 
 

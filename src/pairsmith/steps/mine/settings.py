@@ -150,11 +150,15 @@ class MineSettings(WorkerSettings):
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
         if self.kind == "pairs":
-            refuse(self, ("style",), "with --kind pairs, which has no style")
+            refuse(
+                self,
+                ("style",),
+                "with --kind pairs, which has no style; --kind reading and summaries have one",
+            )
         if self.kind != "reading":
-            refuse(self, ("answers", "window"), f"with --kind {self.kind}; it is for passages")
+            refuse(self, ("answers", "window"), f"with --kind {self.kind}; it is for --kind reading")
         if self.kind != "summaries":
-            refuse(self, ("min_sentences",), f"with --kind {self.kind}; it is for documents")
+            refuse(self, ("min_sentences",), f"with --kind {self.kind}; it is for --kind summaries")
         if self.index is None:
             refuse(self, ("index_rows", "recall"), "without index; the exact search misses nothing")
         return self

@@ -24,7 +24,7 @@ from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.kept_columns import kept_names, kept_schema, refuse_missing_columns
 from pairsmith.data.questions import GENERATED_QUESTION, RELABELLED
 from pairsmith.data.schemas import REJECT, Reject, to_table
-from pairsmith.data.squad import read_questions
+from pairsmith.data.squad import open_passages, read_questions
 from pairsmith.data.text import finder_revision
 from pairsmith.data.text.instructed import CLOSING_QUOTE, QuestionExample
 from pairsmith.methods.quip.generators import GeneratorKind, generator_kind, load_question_generator
@@ -95,7 +95,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         model=[] if settings.model == CLOZE else settings.model,
         examples=settings.examples or [],
     )
-    refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
+    refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column), opened=open_passages)
     count, repeated = _counts(settings)
     if repeated:
         run.progress.say(f"{repeated:,} repeated texts left out; questions are generated once for each text")
@@ -191,7 +191,9 @@ def _all_texts(settings: AskSettings) -> Iterator[Document]:
     """Yield all texts; the group of a text is the number of its source among ``inputs``."""
     remedy, keep = naming_texts("column"), _kept(settings)
     for number, source in enumerate(settings.inputs):
-        for document in read_documents(source, column=settings.column, keep=keep, remedy=remedy):
+        for document in read_documents(
+            open_passages(source), column=settings.column, keep=keep, remedy=remedy
+        ):
             yield document._replace(group=str(number))
 
 

@@ -21,6 +21,7 @@ from pairsmith.data.splits import to_train_on
 from pairsmith.data.squad import open_questions
 from pairsmith.methods.quip.method import label_questions
 from pairsmith.metrics.squad import exact_match, f1
+from pairsmith.models.heads import require_reader
 from pairsmith.models.reader import load_reader
 from pairsmith.runs import (
     Card,
@@ -56,6 +57,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
     revision = model_revision(settings.model)
+    require_reader(settings.model)
     writer = FolderWriter.start(
         run,
         step="relabel",

@@ -17,7 +17,8 @@ class AskSettings(WorkerSettings):
     inputs: Annotated[list[str], Listed] = Field(
         min_length=1,
         description="Texts to ask about: a text file (one text per line), a JSON Lines, CSV, TSV or Parquet "
-        "file, a dataset folder, or a Hub data set. Long texts are cut into passages of whole sentences.",
+        "file, an official SQuAD file, a dataset folder, or a Hub data set. Long texts are cut into passages "
+        "of whole sentences.",
         json_schema_extra=BY_CONTENT,
     )
     column: str | None = Field(default=None, description="Column that holds the texts.")

@@ -18,7 +18,7 @@ from pairsmith.steps.planning import counted, evenly_spaced, timed
 from pairsmith.steps.shared import errors_about, load_options
 from pairsmith.steps.training.card import classifier_card
 from pairsmith.steps.training.settings import TrainClassifierSettings
-from pairsmith.steps.training.step import Save, train_once
+from pairsmith.steps.training.step import Save, train_once, warn_of_equal_data
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.processes import Processes
 
@@ -43,6 +43,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     validation = _read(settings.validation, settings) if settings.validation else None
     _check(settings, texts, validation)
     hashes = {name: hash_source(source) for name, source in sources.items()}
+    warn_of_equal_data(sources, hashes, run.progress.say)
     models = {"base": model_revision(settings.base)}
     identity = Identity.of("train-classifier", settings.deciding(), hashes, models)
     attribution = sources_of(models=[settings.base], data=list(sources.values()))

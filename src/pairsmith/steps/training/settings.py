@@ -137,7 +137,7 @@ class TrainBiencoderSettings(BiencoderOptions, FitSettings):
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
         if self.kind == "pairs":
-            refuse(self, ("inputs", "input_column"), "with --kind pairs, which has no style classifier")
+            refuse(self, ("inputs", "input_column"), "with --kind pairs; it is for --kind reading")
         if self.kind == "summaries":
             refuse(
                 self,
@@ -145,7 +145,7 @@ class TrainBiencoderSettings(BiencoderOptions, FitSettings):
                 "with --kind summaries, whose style classifier learns from --outputs",
             )
         if self.kind != "pairs":
-            refuse(self, ("least_score",), f"with --kind {self.kind}; it is for pairs")
+            refuse(self, ("least_score",), f"with --kind {self.kind}; it is for --kind pairs")
         if self.kind != "reading" and not self.outputs:
             refuse(self, ("negatives",), "without outputs, the corpus from which negatives are drawn")
         only_in_batch = not self.negatives or (self.kind != "reading" and not self.outputs)
@@ -196,9 +196,9 @@ class TrainCrossencoderSettings(CrossencoderOptions, FitSettings):
         if self.kind == "scored" and self.mined:
             raise ValueError(scored_without("mined"))
         if self.kind != "reading":
-            refuse(self, ("window",), f"with --kind {self.kind}; it is for passages")
+            refuse(self, ("window",), f"with --kind {self.kind}; it is for --kind reading")
         if self.kind != "pairs":
-            refuse(self, ("least_score",), f"with --kind {self.kind}; it is for pairs")
+            refuse(self, ("least_score",), f"with --kind {self.kind}; it is for --kind pairs")
         if self.mined is None:
             refuse(self, ("retrieved",), "without mined, from whose outputs negatives are retrieved")
         return self

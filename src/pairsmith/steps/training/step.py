@@ -164,10 +164,23 @@ class TrainingStep(Generic[S, D]):
         """Claim the run's folder for this training: it is new, unfinished, or has the same identity."""
         other = self.identity(settings)
         hashes = {name: hash_source(source) for name, source in sources.items()} | dict(other.inputs)
+        warn_of_equal_data(sources, hashes, run.progress.say)
         models = {"base": model_revision(settings.base), **other.models}
         identity = Identity.of(self.name, settings.deciding(), hashes, models)
         attribution = sources_of(models=[settings.base], data=[*sources.values(), *other.made_with])
         return ModelFolder.start(run, identity, attribution)
+
+
+def warn_of_equal_data(
+    sources: Mapping[str, str], hashes: Mapping[str, str], say: Callable[[str], None]
+) -> None:
+    """Say so if a model is measured on the data that it learns from; sources and hashes are by setting."""
+    for name, source in sources.items():
+        if name != "validation" and hashes[name] == hashes.get("validation"):
+            say(
+                f"--validation {sources['validation']} holds the same data as --{name.partition(' ')[0]} "
+                f"{source}: the validation figure tells nothing about other data; give other examples"
+            )
 
 
 def train_once(

@@ -1,6 +1,7 @@
 """The report's sections on a dataset folder."""
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -45,6 +46,11 @@ _WORDS = 1_000_000
 """Words are counted in the sample until there are this many."""
 _SOURCES = 20
 """Largest number of sources of a mixture that are listed."""
+_MARKUP = re.compile(
+    r"</?(?:a|b|br|div|em|font|h[1-6]|i|img|li|ol|p|span|strong|table|t[dhr]|ul)(?:\s[^<>]{0,200})?/?>"
+    r"|&(?:amp|[gl]t|nbsp|quot|#\d{2,5});",
+    re.IGNORECASE,
+)
 
 _FEW_SCORES = 10
 """Up to this many distinct scores, examples are shown for each score, not for the highest and lowest."""
@@ -203,6 +209,14 @@ def variety(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
         ]:
             title = f"Most frequent beginnings of {column_words(name)}"
             yield Table(["first three words", "share of texts"], first, title=title)
+        if (marked := list(filter(None, map(_MARKUP.search, texts)))) and len(marked) >= 0.01 * len(texts):
+            warn.append(
+                Finding(
+                    f"{percent(len(marked), len(texts))} of {name} hold remnants of HTML, such as "
+                    f"“{shown_text(marked[0][0], 60)}”",
+                    "Take the markup out of the source texts, and make the rows again.",
+                )
+            )
         if beginnings and beginnings[0][1] > 0.2 * len(texts) and len(texts) >= 50:
             share = percent(beginnings[0][1], len(texts))
             warn.append(
