@@ -393,7 +393,9 @@ def test_a_step_for_each_combination_of_values(recipe, steps, calls, tmp_path):
         (
             "n: [1, 2]",
             f"n: {list(range(6000))}",
-            ["small.yaml:4: {size}-{n}.each: stands for 12,000 steps, more than the 10,000 allowed; give fewer values"],
+            [
+                "small.yaml:4: {size}-{n}.each: stands for 12,000 steps, more than the 10,000 allowed; give fewer values"
+            ],
         ),
         (
             '"{size}-{n}"',
