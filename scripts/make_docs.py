@@ -92,7 +92,7 @@ How a recipe is written: [recipes](../recipes.md).
     ),
     "compare": (
         "compare FILE",
-        "Compare ways of making rows by training a model on the rows of each, with several seeds.",
+        "Compare ways of making rows by models trained on them, with several seeds.",
         """\
 The file is a YAML file, or the name of a built-in comparison (`compare-sts`, `compare-reading`). How it is
 written: [comparing](../comparing.md).
@@ -106,7 +106,7 @@ written: [comparing](../comparing.md).
     ),
     "plan": (
         "plan RECIPE",
-        "Estimate what a recipe will make, take and cost, before it runs.",
+        "Estimate what a recipe makes and costs, before it runs.",
         """\
 It prints the rows, generated tokens, time, memory and disk space of each step. For that, each step works for
 some seconds on a part of its data, and the result is scaled up to all of them; nothing is written.

@@ -102,12 +102,12 @@ def train_encoder(
     if of_encoder := sorted(_OF_ENCODER & options.keys()):
         raise SettingsError(f"train_encoder: give {', '.join(of_encoder)} to load_encoder, or leave it out")
     refuse_options_of_steps("train_encoder", options)
-    if not validation and (given := sorted(_OF_VALIDATION & options.keys())):
-        raise SettingsError(f"train_encoder: {', '.join(given)} has no effect without validation pairs")
+    if not validation and (unused := sorted(_OF_VALIDATION & options.keys())):
+        raise SettingsError(f"train_encoder: {', '.join(unused)} has no effect without validation pairs")
     how = options_of("train_encoder", EncoderOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     train = _table(checked_rows(pairs, "pairs", ScoredPair))
-    held_out = _table(held) if (held := checked_rows(validation, "validation", ScoredPair)) else None
+    held_out = _table(rows) if (rows := checked_rows(validation, "validation", ScoredPair)) else None
     return train_encoder_on(encoder, train, held_out, how, progress=progress)
 
 
@@ -141,7 +141,7 @@ def train_classifier(
     how = options_of("train_classifier", ClassifierOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     train = _columns(checked_rows(texts, "texts", LabelledText))
-    held_out = _columns(held) if (held := checked_rows(validation, "validation", LabelledText)) else None
+    held_out = _columns(rows) if (rows := checked_rows(validation, "validation", LabelledText)) else None
     return train_classifier_on(encoder, train, held_out, how, progress=progress)[0]
 
 

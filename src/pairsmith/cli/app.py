@@ -80,7 +80,7 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands in sections; those that no section names come last."""
+        """Write the commands in sections; commands that are in no section come last."""
         commands = {name: self.commands[name] for name in self.list_commands(ctx)}
         sections = {title: [name for name in names if name in commands] for title, names in _SECTIONS.items()}
         named = {name for names in sections.values() for name in names}
@@ -105,12 +105,10 @@ def make_app(steps: StepTable = STEPS) -> typer.Typer:
         (evaluate if above else app).command(last, help=step.help, cls=StepCommand)(step_command(step))
     app.command("search", help="Search documents with a retriever or BM25.")(_search_command())
     app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
-    app.command("compare", help="Compare ways of making rows by training a model on the rows of each.")(
-        _compare
-    )
-    app.command("plan", help="Estimate what a recipe will make, take and cost, before it runs.")(_plan)
+    app.command("compare", help="Compare ways of making rows by models trained on them.")(_compare)
+    app.command("plan", help="Estimate what a recipe makes and costs, before it runs.")(_plan)
     app.command("status", help="Show how far a run is, and what remains to be done.")(_status)
-    app.command("doctor", help="Show what this machine has, and which models are installed.")(_doctor)
+    app.command("doctor", help="Show this machine's hardware and installed models.")(_doctor)
     tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
     tasks.callback(invoke_without_command=True)(_list_tasks)
     tasks.command("show", help="Print a built-in task's YAML, to copy and change.")(_show_task)

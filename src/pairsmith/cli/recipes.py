@@ -156,15 +156,15 @@ def load_recipe(
         placed = file.report(reader.faults, reader.place_name)
         raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
     extras = file.data.get("extras")
-    wanted = tuple(map(str, extras)) if isinstance(extras, list) else ()
-    if faults := [*extra_faults(wanted), *label_faults(reader.planned)]:
+    extra_names = tuple(map(str, extras)) if isinstance(extras, list) else ()
+    if faults := [*extra_faults(extra_names), *label_faults(reader.planned)]:
         raise SettingsError("\n".join(f"{path}: {fault}" for fault in faults))
     return Recipe(
         str(file.data["name"]),
         tuple(reader.planned),
         reader.results,
         str(file.data.get("description") or ""),
-        wanted,
+        extra_names,
     )
 
 

@@ -29,7 +29,7 @@ STEPS: StepTable = {
     "report": Step(
         ReportSettings,
         "pairsmith.tools.report.route:report",
-        "Write an HTML page about a data set, a model, an evaluation or a run.",
+        "Write an HTML page about data, a model or a run.",
         plan="pairsmith.runs.estimate:plan_little",
         checks={"encoder": check_name},
         of_runs=True,
@@ -37,7 +37,7 @@ STEPS: StepTable = {
     "audit": Step(
         AuditSettings,
         "pairsmith.tools.audit.route:audit",
-        "Have people label rows in a browser, without seeing the rows' labels.",
+        "Have people label rows whose labels they do not see.",
         plan="pairsmith.runs.estimate:plan_little",
     ),
 }

@@ -91,7 +91,7 @@ def card_facts(text: str) -> tuple[dict[str, Any], str]:
 
 
 def card_of(folder: Place) -> dict[str, Any]:
-    """The metadata of the card in a folder; empty where there is none."""
+    """The metadata of the card in a folder; empty if there is no card."""
     return card_facts(_text(folder / "README.md"))[0]
 
 

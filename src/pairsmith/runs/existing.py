@@ -110,7 +110,7 @@ def clear_strays(out: Place, entries: Iterable[ShardEntry]) -> None:
 def made_before(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:
     """The shards of the same work that are already in ``run.whole``, the folder of all ranks.
 
-    ``run`` is the run of one rank, and ``fingerprint`` that of its work.
+    ``run`` is the run of one rank, and ``fingerprint`` the fingerprint of its work.
     """
     with suppress(FolderError):
         manifest = read_manifest(run.whole)

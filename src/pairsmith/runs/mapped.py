@@ -179,7 +179,8 @@ def commit_records(
 def shards_left(writer: FolderWriter, shards: int, count: int, size: int) -> tuple[list[int], int]:
     """The numbers of the shards that are not committed, and the number of items in those that are.
 
-    ``shards`` is the number of all shards, ``count`` the number of all items, ``size`` that of a shard.
+    ``shards`` is the number of all shards, ``count`` the number of all items, ``size`` the number of items in
+    a shard.
     """
     remaining = [number for number in range(shards) if not writer.is_done(number)]
     return remaining, count - sum(max(0, min(size, count - number * size)) for number in remaining)

@@ -71,7 +71,7 @@ def run_ray(
     say: Say = lambda _: None,
     address: str | None = None,
 ) -> Iterator[Done[W, R] | LostItem[W]]:
-    """Process the items in ``workers`` actors of the cluster at ``address``, or of one started here.
+    """Process the items in ``workers`` actors of the cluster at ``address``, or of a new one on this machine.
 
     An actor takes a core, and a GPU if the cluster has any. If an actor is lost, alone or with its node,
     ``say`` is called with a message, another actor takes its place, and the item is processed again. If the

@@ -61,7 +61,7 @@ def hash_source(source: str | Place) -> str:
 
     The hash of a file covers its bytes; the hash of a Hub data set covers its rows. The hash of a folder
     covers the names and bytes of its files; of a dataset folder only those in ``data/``, of ``FOLDER:SPLIT``
-    only those of the split. Hidden files are ignored. ``SOURCE_NAMES`` gets the name of the source.
+    only the files of the split. Hidden files are ignored. ``SOURCE_NAMES`` gets the name of the source.
     """
     digest = _hash_source(source)
     SOURCE_NAMES[digest] = str(source)

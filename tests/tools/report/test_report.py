@@ -55,7 +55,7 @@ def test_a_data_set(tmp_path):
     assert "1 of 4 (25.0 %)" in text
     assert "one two three four" in text
     assert warnings_in(tmp_path / "out") == [
-        "1 of 4 rows contain a text of eval.txt, or 8 consecutive words of one; figures measured on this data may be too good"
+        "1 of 4 rows contain a text of eval.txt, or 8 consecutive words of a text; figures measured on this data may be too good"
     ]
     assert "No row was rejected." in text
 
@@ -78,9 +78,9 @@ def test_rows_that_share_text_with_evaluation_data_count_once_and_the_sentence_s
     against = [str(graded), str(other)]
     page = page_of(tmp_path / "in", tmp_path / "out", against=against, sample=1, examples=2)
     text = text_of(page)
-    sentence = "3 of 1,204 rows contain a text of graded-pairs.tsv, or 8 consecutive words of one"
+    sentence = "3 of 1,204 rows contain a text of graded-pairs.tsv, or 8 consecutive words of a text"
     assert f"{sentence}." in text
-    assert "0 of 1,204 rows contain a text of other.txt, or 8 consecutive words of one." in text
+    assert "0 of 1,204 rows contain a text of other.txt, or 8 consecutive words of a text." in text
     assert "graded-pairs.tsv2 of 1,204 (0.2 %)2 of 1,204 (0.2 %)" in text
     assert "other.txt0 of 1,204 (0.0 %)0 of 1,204 (0.0 %)" in text
     shown_rows = text[text.index("The first rows that share text with graded-pairs.tsv:") :]

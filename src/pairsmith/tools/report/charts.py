@@ -90,7 +90,8 @@ def lines(
         if len(series) > 1 and at:  # not every reader can tell colours apart
             x, y = at[-1]
             number = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}" class="name">{}</text>')
-            beside, anchor = (-6, "end") if x > WIDTH - 2 * _RIGHT else (6, "start")  # where there is room
+            # The number stands on the side of the last point that has room.
+            beside, anchor = (-6, "end") if x > WIDTH - 2 * _RIGHT else (6, "start")
             parts.append(number.format(x + beside, y - 4, anchor, place + 1))
     image = _image(parts, HEIGHT, f"Line chart by {x_label}: {', '.join(series)}")
     return image if len(series) < 2 else Markup("{}{}").format(_legend(list(series)), image)

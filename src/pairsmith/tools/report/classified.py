@@ -77,8 +77,8 @@ def _wrong(folder: Place, examples: int) -> Block | None:
     """The misclassified texts whose predicted labels have the highest probabilities; None without any."""
     with reaching(folder, FolderError):
         rows = (json.loads(line) for _, line in read_lines(folder / PREDICTIONS))
-        wrong = (row for row in rows if row["label"] != row["predicted"])
-        mistakes = nlargest(max(3, examples), wrong, key=lambda row: row["score"])
+        misclassified = (row for row in rows if row["label"] != row["predicted"])
+        mistakes = nlargest(max(3, examples), misclassified, key=lambda row: row["score"])
     if not mistakes:
         return None
     return ExampleRows(

@@ -241,7 +241,8 @@ def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     for evaluation, shared in summary.shared.items():
         name = names[evaluation]
         sentence = (
-            f"{shared.rows:,} of {total:,} rows contain a text of {name}, or {GRAM} consecutive words of one"
+            f"{shared.rows:,} of {total:,} rows contain a text of {name}, or {GRAM} consecutive words of a "
+            "text"
         )
         yield Note(f"{sentence}.")
         if shared.rows:
