@@ -223,6 +223,6 @@ evaluate_ner = Evaluation("evaluate ner", few_and_test, _compute, ner_table, _pl
 
 ``predictions.jsonl`` has a line for each test sentence: its words, its tags, and the tags that were
 ``predicted``, for each start and split. ``results.json`` has the entity F1 ×100 for ``random`` and
-``questions`` (see ``over_splits``), the number of test sentences (``count``), and the number of test sentences
-that are also training sentences of a split (``trained_on``).
+``questions`` (see ``over_splits``), the number of test sentences (``count``), and the number of test
+sentences that are also training sentences of a split (``trained_on``).
 """
