@@ -204,9 +204,9 @@ def require_reader(model: str) -> None:
     kind = heads_kind(resolve_model(model))
     names = [] if kind == "tokens" else load_config(model).architectures or []
     if kind == "questions" or (names and not any("ForQuestionAnswering" in name for name in names)):
-        is_a = "a student of infuse" if kind else f"of the kind {names[0]}"
+        cause = "is a student of infuse" if kind else f"is of the kind {names[0]}"
         raise ModelError(
-            f"model {model}: is {is_a} and has no head for question answering; give a model that "
+            f"model {model}: has no head for question answering, as it {cause}; give a model that "
             "train-teacher or train-reader wrote, or another one with such a head"
         )
 

@@ -220,10 +220,12 @@ def test_a_model_that_is_no_teacher_is_told_before_its_weights_are_read(
     tiny_bert, data, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(reader, "load_with_head", lambda *_, **__: pytest.fail("loaded for nothing"))
-    with pytest.raises(ModelError, match="of the kind Bert.* and has no head for question answering; give a"):
+    with pytest.raises(
+        ModelError, match="has no head for question answering, as it is of the kind Bert.*; give a"
+    ):
         relabel(settings(tiny_bert, data), Run(tmp_path / "out", Silent()))
     student = shutil.copytree(tiny_bert, tmp_path / "student")
     save_heads(SpanHeads(16, "questions", seed=2), student)
-    with pytest.raises(ModelError, match="is a student of infuse and has no head for question answering"):
+    with pytest.raises(ModelError, match="has no head for question answering, as it is a student of infuse"):
         relabel(settings(student, data), Run(tmp_path / "out", Silent()))
     assert not (tmp_path / "out").exists()
