@@ -144,9 +144,9 @@ def test_what_cannot_be_compared_is_refused(measured, tmp_path):
         return shutil.copytree(words, tmp_path / name)
 
     changed(copied("sts"), step="evaluate sts")
-    refused(tmp_path / "sts", "a result of evaluate sts; give a folder that evaluate retrieval wrote")
+    refused(tmp_path / "sts", "has results of evaluate sts; give a folder that evaluate retrieval wrote")
     changed(copied("begun"), complete=False)
-    refused(tmp_path / "begun", "this evaluation is not finished; give its command again")
+    refused(tmp_path / "begun", "this evaluation is not finished; run its command again")
     (copied("damaged") / "predictions.jsonl").write_text("")
     refused(tmp_path / "damaged", "predictions.jsonl has changed since it was written")
     changed(copied("old"), format=1)
@@ -169,5 +169,5 @@ def test_the_command_says_what_comes_next_and_warns_of_few_queries(tmp_path):
     assert "compared with" not in first.stdout
     more = ["--language", "none", "--out", str(tmp_path / "two"), "--against", str(tmp_path / "one")]
     second = CliRunner().invoke(make_app(), [*words, *more])
-    assert "5 queries are few: their intervals come out too short" in second.stderr
+    assert "5 queries are few, which makes the intervals too narrow" in second.stderr
     assert f"compared with {tmp_path / 'one'} (bm25), over the same queries" in second.stdout

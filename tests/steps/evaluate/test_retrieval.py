@@ -233,7 +233,7 @@ def test_an_encoder_of_dot_products_is_compared_by_them(tiny_bert, tmp_path):
     assert (rankings.places[:, 0] == products.argmax(axis=1)).all()
     encoder.similarity_fn_name = "euclidean"
     encoder.save(str(tmp_path / "far"), create_model_card=False)
-    with pytest.raises(ModelError, match="its vectors are compared by euclidean; documents are ranked by"):
+    with pytest.raises(ModelError, match="its vectors are compared by euclidean; give an encoder whose"):
         retrievers.retrieval_encoder(settings(tmp_path / "far", "x"))
 
 

@@ -164,7 +164,7 @@ def test_as_much_is_read_at_once_as_was_said(student, monkeypatch):
 
 
 def test_the_baseline_knows_no_item():
-    with pytest.raises(ValidationError, match="item has no effect with the method mask"):
+    with pytest.raises(ValidationError, match="item has no effect with --method mask"):
         settings("some", method="mask", item="product")
 
 

@@ -99,7 +99,7 @@ def test_results_that_are_there_are_not_computed_again(
     again = evaluate_sts(settings(tiny_bert, moved, batch_size=7), Run(evaluated, Progress()))
     assert again == json.loads((evaluated / "results.json").read_text())
     said = capsys.readouterr()
-    assert "already evaluated with these settings; --fresh computes again" in said.err
+    assert "already evaluated with these settings; give --fresh to evaluate again" in said.err
     assert "graded            4" in said.out
 
 
@@ -261,7 +261,7 @@ def test_what_cannot_be_compared_is_refused(evaluated, tiny_bert, graded, tmp_pa
     refused("give a folder that evaluate sts wrote", against=tmp_path)
     named = tmp_path / "against.tsv"
     named.write_text(PAIRS)
-    refused("--against takes no test set that is called against itself", data=named)
+    refused("--against does not support a test set that is named against", data=named)
     (evaluated / "predictions.jsonl").write_text("")
     refused("predictions.jsonl has changed since it was written")
     results = json.loads((evaluated / "results.json").read_text())

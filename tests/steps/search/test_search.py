@@ -281,7 +281,7 @@ def test_a_reader_and_a_cross_encoder_are_no_encoders(corpus, tiny_bert, tmp_pat
     for name, kind in (("reader", "BertForQuestionAnswering"), ("judge", "BertForSequenceClassification")):
         result = search("--model", tmp_path / name, "--corpus", corpus, "--quiet", "a horn")
         assert result.exit_code == 2
-        assert f"a model of the kind {kind}, which gives scores or answers" in result.stderr
+        assert f"is a {kind}, which predicts scores or answers" in result.stderr
         assert len(result.stderr.splitlines()) == 1
 
 

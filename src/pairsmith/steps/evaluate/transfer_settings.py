@@ -37,7 +37,7 @@ class EvaluateParaphraseSettings(Settings):
     layer: int | None = Field(
         default=None,
         ge=0,
-        description="Layer whose token vectors are compared; 0 are the embeddings. Unset: the layer that "
+        description="Layer whose token vectors are compared; 0 is the embedding layer. Unset: the layer that "
         "--judgements selects, or else the layer at five sixths of all layers.",
     )
     judgements: str | None = Field(
@@ -105,9 +105,9 @@ class EvaluateSentimentSettings(Settings):
     )
     method: Literal["questions", "reader", "mask"] = Field(
         default="questions",
-        description="How texts are classified. questions: by the question, of two, that the text answers "
-        "better; reader: the same, with a model that reads question and text together; "
-        'mask: the baseline, by the likelier word, great or terrible, for the mask in "It was [MASK]."',
+        description="What decides the class. questions: which of two questions the text answers better; "
+        "reader: the same, with a model that reads question and text together; "
+        'mask: the baseline, whether great or terrible is likelier as the mask in "It was [MASK]."',
     )
     item: str = Field(
         default="movie",

@@ -40,7 +40,7 @@ def _read(settings: TrainBiencoderSettings, _: int | None) -> _Data:
 
 
 def _train(data: _Data, settings: TrainBiencoderSettings, context: TrainingContext) -> Trained:
-    data.tell(context["progress"])
+    data.report(context["progress"])
     trained = train_biencoder_on(data.seeds.examples, data.validation, data.corpus, settings, **context)
     model = trained.model
     style = model.style_classifier()

@@ -62,7 +62,7 @@ def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
 
 
 def _train(data: _Data, settings: TrainCrossencoderSettings, context: TrainingContext) -> Trained:
-    data.tell(context["progress"])
+    data.report(context["progress"])
     examples = [*data.seeds.examples, *data.validation]
     negatives = _hard_negatives(examples, data.mined, settings, context) if data.mined else None
     trained = train_crossencoder_on(data.seeds.examples, data.validation, negatives, settings, **context)

@@ -40,7 +40,7 @@ def _read(settings: TrainReaderSettings, _: int | None) -> SeedData[Question]:
 
 
 def _train(data: SeedData[Question], settings: TrainReaderSettings, context: TrainingContext) -> Trained:
-    data.tell(context["progress"], settings.extra, "questions")
+    data.report(context["progress"], settings.extra, "questions")
     questions = [*data.seeds.examples, *data.added]
     trained = train_reader_on(
         list(map(QuestionWithSpans.of, questions)), data.validation, settings, **context

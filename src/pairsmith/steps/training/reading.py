@@ -48,7 +48,7 @@ class Seeds(Generic[E]):
     unmatched: int = 0  # pairs whose score is too low for a positive
     unanswered: int = 0  # questions without an answer
 
-    def tell(self, progress: Progress) -> None:
+    def report(self, progress: Progress) -> None:
         """Report how many seeds were left out and why, and warn if there are fewer than ``FEW``."""
         count = len(self.examples)
         if self.unmatched:
@@ -94,9 +94,9 @@ class SeedData(Generic[E]):
     rows = examples
     unread = 0
 
-    def tell(self, progress: Progress, extra: int | None = None, what: str = "") -> None:
+    def report(self, progress: Progress, extra: int | None = None, what: str = "") -> None:
         """Report problems with the seeds, and if fewer than ``extra`` examples, named ``what``, are added."""
-        self.seeds.tell(progress)
+        self.seeds.report(progress)
         if extra and len(self.added) < extra:
             progress.say(
                 f"--added has {len(self.added):,} {what}, fewer than --extra {extra:,}; all are used"

@@ -54,7 +54,7 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
 
 
 def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: TrainingContext) -> Trained:
-    data.tell(context["progress"], settings.extra, "new documents")
+    data.report(context["progress"], settings.extra, "new documents")
     trained = train_summarizer_on(data.seeds.examples, data.added, data.validation, settings, **context)
     has_marker = data.added and settings.marker
     facts = {
