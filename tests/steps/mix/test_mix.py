@@ -137,7 +137,7 @@ def test_where_the_sources_lie_decides_nothing(tmp_path, monkeypatch):
 
 
 def test_pairs_as_wants_pairs(tmp_path):
-    with pytest.raises(SettingsError, match="these are scored pairs"):
+    with pytest.raises(SettingsError, match="rows are scored pairs"):
         plan_mix(MixSettings(data=[pairs(tmp_path / "b.jsonl", 3, "red")], pairs_as=1.0), {})
     with pytest.raises(SettingsError, match="for pairs of inputs and outputs, but the rows are scored pairs"):
         mixed(tmp_path, pairs(tmp_path / "a.jsonl", 3, "red"), pairs_as=1.0)
@@ -430,7 +430,7 @@ def test_questions_in_the_form_of_mrqa(tmp_path):
 
 def test_many_rows_of_one_id_take_no_longer():
     rows = [{"id": "a"} for _ in range(20_000)]
-    route._tell_apart(rows)
+    route._make_ids_unique(rows)
     assert [row["id"] for row in rows[:3]] == ["a", "a-2", "a-3"]
     assert len({row["id"] for row in rows}) == len(rows)
 
