@@ -744,7 +744,10 @@ def test_likeness_ranks_scored_pairs_too_by_itself(world, tiny_bert, capsys):
     [
         ({"judge": "likeness"}, "seeds is missing"),
         ({"judge": "encoder", "seeds": "s.jsonl"}, "seeds has no effect without --judge likeness"),
-        ({"judge": "likeness", "seeds": "s.jsonl", "by": "agreement"}, "no scores that agree"),
+        (
+            {"judge": "likeness", "seeds": "s.jsonl", "by": "agreement"},
+            "no scores from 0 to 1 that could agree",
+        ),
     ],
 )
 def test_likeness_without_seeds_and_seeds_without_it_are_refused(world, changes, message):
