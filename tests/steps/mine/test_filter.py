@@ -239,7 +239,9 @@ def test_candidates_of_an_input_compete_before_the_best_are_kept(world):
 
 
 def test_how_many_are_kept_must_be_said():
-    with pytest.raises(ValueError, match="give --best or --share, or a --threshold; --share 1 ranks all pairs"):
+    with pytest.raises(
+        ValueError, match="give --best or --share, or a --threshold; --share 1 ranks all pairs"
+    ):
         FilterSettings(pairs="p", model="m")
 
 
