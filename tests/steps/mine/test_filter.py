@@ -239,7 +239,9 @@ def test_candidates_of_an_input_compete_before_the_best_are_kept(world):
 
 
 def test_how_many_are_kept_must_be_said():
-    with pytest.raises(ValueError, match="give --best or --share, or a --threshold; --share 1 ranks them"):
+    with pytest.raises(
+        ValueError, match="give --best or --share, or a --threshold; --share 1 ranks all pairs"
+    ):
         FilterSettings(pairs="p", model="m")
 
 
@@ -744,7 +746,10 @@ def test_likeness_ranks_scored_pairs_too_by_itself(world, tiny_bert, capsys):
     [
         ({"judge": "likeness"}, "seeds is missing"),
         ({"judge": "encoder", "seeds": "s.jsonl"}, "seeds has no effect without --judge likeness"),
-        ({"judge": "likeness", "seeds": "s.jsonl", "by": "agreement"}, "no scores that agree"),
+        (
+            {"judge": "likeness", "seeds": "s.jsonl", "by": "agreement"},
+            "no scores from 0 to 1 that could agree",
+        ),
     ],
 )
 def test_likeness_without_seeds_and_seeds_without_it_are_refused(world, changes, message):

@@ -398,7 +398,7 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
         )
     )
     said = capsys.readouterr().err
-    assert "is trained on 9,984 vectors; 1" in said  # the 500, to which all outputs are held
+    assert "its training needs 9,984 vectors; 1" in said  # the 500, to which all outputs are held
     of_x = 4 * 500
     pairs = set(zip(by_index[0].x.tolist(), by_index[0].y.tolist(), strict=True))
     true = set(zip(exact[0].x.tolist(), exact[0].y.tolist(), strict=True))

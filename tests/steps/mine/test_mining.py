@@ -271,7 +271,7 @@ def test_vectors_without_direction_and_numbers():
     assert rows["vector"].to_pylist() == [pytest.approx([0.6, 0.8])]
     assert rejects["filter"].to_pylist() == ["zero vector"]
     assert json.loads(rejects["row"][0].as_py()) == {"text": "a", "where": "f:1"}
-    with pytest.raises(ModelError, match="not finite for f:2"):
+    with pytest.raises(ModelError, match="the text in f:2 is not finite"):
         encoded_rows(units, np.array([[1, 0], [np.nan, 4]], np.float32), options)
 
 

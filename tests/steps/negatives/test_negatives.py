@@ -486,7 +486,7 @@ def test_ranks_beyond_the_corpus_and_labels_of_other_queries(world):
     folder = dataset(tmp, settings(last_rank=4_000, negatives=100))
     assert {len(row["negatives"]) for row in rows_of(folder)} == {len(corpus) - 1, len(corpus) - 2}
     other = lines(tmp / "other.jsonl", [{"query": "of another", "positive": "text"}])
-    with pytest.raises(InputError, match="none of its 1 pairs has a query of the pairs"):
+    with pytest.raises(InputError, match="none of its 1 pairs has a query of --pairs"):
         dataset(tmp, settings(labelled=other), "other")
     assert not (tmp / "other" / "corpus").exists()  # it is told before anything is encoded
 

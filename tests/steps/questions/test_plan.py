@@ -11,7 +11,7 @@ from pairsmith.cli.recipes import load_recipe
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import Reject
 from pairsmith.models.span_heads import SpanHeads, save_heads
-from pairsmith.steps.questions.plan import _were_all_asked
+from pairsmith.steps.questions.plan import _complete_factor
 
 pytestmark = pytest.mark.slow
 
@@ -72,5 +72,5 @@ def test_what_steps_make_is_what_later_ones_read(recipe, monkeypatch):
 def test_an_untrained_model_is_taken_to_ask_for_all_its_answers():
     rejects = [Reject.of(str(n), "no end", "", {"question": ""}) for n in range(3)]
     rejects.append(Reject.of("3", "duplicate", "", {"question": "Who?"}))
-    assert _were_all_asked(rejects, 4) == pytest.approx((30 + 50) / (30 + 0.25 * 50))
-    assert _were_all_asked([], 4) == 1
+    assert _complete_factor(rejects, 4) == pytest.approx((30 + 50) / (30 + 0.25 * 50))
+    assert _complete_factor([], 4) == 1

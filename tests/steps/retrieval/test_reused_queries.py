@@ -164,7 +164,7 @@ def test_what_cannot_be_used_again_is_refused_in_a_line(world):
     (tmp / "old/contents.json").write_text(contents[:20])
     refusal("its file contents.json is damaged")
     (tmp / "old/contents.json").unlink()
-    refusal("has no contents.json that says what its queries were written from")
+    refusal("has no contents.json that records the texts its queries were written from")
     (tmp / "old/contents.json").write_text(contents)
     (tmp / "old/data/train-00000.parquet").write_bytes(b"PAR1")
     refusal("--reuse .*old has changed since it was written: data/train-00000.parquet")

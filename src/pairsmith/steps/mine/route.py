@@ -86,7 +86,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     if styled and load_style_classifier(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
-    # 0. Count the records; a row that cannot be read is reported here, too.
+    # Count the records; a row that cannot be read is reported here, too.
     records = [corpus.count() for corpus in both]
     # 1. Encode both corpora, and leave out texts that are not in the style of the seeds (M4).
     folders = [

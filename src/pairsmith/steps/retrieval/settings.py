@@ -117,7 +117,8 @@ class QueriesSettings(WorkerSettings):
         default=0.9,
         gt=0,
         le=1,
-        description="Of these tokens, draw from the likeliest that together hold this probability.",
+        description="Of these tokens, draw from the likeliest that together hold this share of their "
+        "probability.",
     )
     max_tokens: int = Field(default=32, ge=2, description="Longest query in tokens.")
     max_length: int = Field(
