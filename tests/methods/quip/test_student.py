@@ -264,7 +264,7 @@ def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
     alone = settings(quick_bert, data, negatives="batch", batch_size=1)
     with pytest.raises(SettingsError, match="joins the passages .* there would be one"):
         train_student_on(grouped_by_passage(read_generated_questions(data), "teacher"), (), alone)
-    with pytest.raises(ValidationError, match="together has no effect with --negatives passage"):
+    with pytest.raises(ValidationError, match="together has no effect with negatives passage"):
         settings(quick_bert, data, together=3)
 
 
