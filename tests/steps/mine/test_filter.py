@@ -123,7 +123,10 @@ def world(tmp_path, judge):
         ),
     ],
 )
-def test_folders_that_are_there_are_recognised(world, tiny_gpt2, changes, of_pairs, of_scores):
+def test_folders_that_are_there_are_recognised(world, tiny_gpt2, changes, of_pairs, of_scores, monkeypatch):
+    monkeypatch.setattr(
+        "pairsmith.runs.begun.pick_dtype", lambda *_: "float32"
+    )  # --dtype auto depends on the machine
     tmp, settings = world
     if changes.get("judge") == "likelihood":
         changes = {**changes, "model": str(tiny_gpt2)}
