@@ -76,14 +76,14 @@ def read_with_other_columns(source: str, kind: RowKind) -> Iterator[Row]:
 
 def is_complete(row: Row, kind: RowKind) -> bool:
     """Whether a row can be trained on: a question needs an answer in its context, a document a summary."""
-    if kind is SUMMARIES:
+    if kind.schema is DOCUMENT:
         return bool(row["summary"].strip())
     return kind is not QUESTIONS or bool((row["answers"] or {}).get("text"))
 
 
 def what_is_missing(kind: RowKind) -> tuple[str, str]:
     """What incomplete rows of a kind lack: a short name, and an explanation."""
-    if kind is SUMMARIES:
+    if kind.schema is DOCUMENT:
         return "no summary", "it is blank"
     return NO_ANSWER, "none occurs in its context"
 

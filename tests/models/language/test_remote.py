@@ -120,6 +120,14 @@ def test_a_server_that_stays_broken_ends_the_run_and_is_named(server, connect, t
         remotely(model)
 
 
+def test_a_model_can_be_used_again_after_an_error(server, connect):
+    model = connect(way="plain")
+    server.faults.append("400")
+    with pytest.raises(ModelError, match="refuses the request: 400"):
+        remotely(model)
+    assert all(group.text or group.tokens for group in remotely(model).values())
+
+
 def test_a_refused_request_is_the_users_to_mend(server, connect):
     model = connect(way="plain")
     server.faults.append("404")

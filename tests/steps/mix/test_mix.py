@@ -260,6 +260,16 @@ def test_mined_pairs_beside_documents_with_summaries_are_such(tmp_path):
     assert planned("mix", settings, {"@mined": before}).rows == {"train": 3}
 
 
+@pytest.mark.parametrize("mined_first", [True, False])
+def test_documents_without_a_summary_are_rejects_beside_mined_pairs(tmp_path, mined_first):
+    folder(tmp_path / "mined", [{"train": [MinedPair("r", "Rain.", "It rains.", 1.2, 0.7)]}], MINED_PAIR)
+    rows = [{"document": "Snow.", "summary": " "}, {"document": "Fog.", "summary": "It is foggy."}]
+    sources = [str(tmp_path / "mined"), lines(tmp_path / "people.jsonl", rows)]
+    mixture = mixed(tmp_path, *(sources if mined_first else sources[::-1]))
+    assert {row["summary"] for row in mixture.table().to_pylist()} == {"It rains.", "It is foggy."}
+    assert mixture.manifest.counts.rejects_by_reason == {"no summary: it is blank": 1}
+
+
 def test_rows_of_different_kinds_are_refused(tmp_path):
     one = pairs(tmp_path / "a.jsonl", 2, "red")
     two = lines(tmp_path / "b.jsonl", [{"text": "a", "label": "x"}])

@@ -107,3 +107,15 @@ def test_columns_of_an_official_file_are_those_of_its_questions(tmp_path, tiny_b
         ("q0", "Houses", "false"),
         ("q1", "Houses", "true"),
     ]
+
+
+def test_passages_of_an_official_file_keep_their_title(tmp_path):
+    answers = [{"text": "Ann Berg", "answer_start": 0}]
+    questions = [{"id": "q", "question": "Who built it?", "answers": answers}]
+    paragraphs = [{"context": "Ann Berg built it in 1901.", "qas": questions}]
+    data = tmp_path / "squad.json"
+    data.write_text(json.dumps({"version": "1.1", "data": [{"title": "Houses", "paragraphs": paragraphs}]}))
+    settings = AskSettings(inputs=[str(data)], model="cloze", keep_column=["title"])
+    generated = ask(settings, Run(tmp_path / "out", Silent()))
+    assert set(generated.table()["title"].to_pylist()) == {"Houses"}
+    assert plan_ask(settings, {}).sample.schema == generated.schema()

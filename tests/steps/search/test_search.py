@@ -294,6 +294,17 @@ def test_an_unwritable_cache_is_told_and_stops_nothing(corpus, tiny_bert, cache)
     assert len(result.stdout.splitlines()) == 20
 
 
+def test_an_unreadable_cache_is_told_and_stops_nothing(corpus, tiny_bert, monkeypatch):
+    def size_of(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(kept_vectors, "size_of", size_of)
+    result = search("--model", tiny_bert, "--corpus", corpus, "a horn")
+    assert result.exit_code == 0
+    assert "the documents' vectors cannot be kept" in result.stderr
+    assert len(result.stdout.splitlines()) == 20
+
+
 def test_queries_are_asked_for_until_one_is_empty(corpus, tiny_bert, encoded, monkeypatch):
     monkeypatch.setattr(route, "_on_terminal", lambda: True)
     base = ("--model", tiny_bert, "--corpus", corpus, "--best", 2)

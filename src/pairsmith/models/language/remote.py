@@ -57,9 +57,8 @@ class RemoteModel:
     Args:
         name: the URL of the server and the model, as in the module's docstring.
         cache: a file in which responses are kept; None: they are not kept.
-        way: how texts are steered (see ``remote_decoder``). ``certified`` needs a server that takes prompts
-        as
-            tokens and has ``/tokenize`` and ``/detokenize``, such as vLLM and llama.cpp's.
+        way: how texts are steered (see ``remote_decoder``). ``certified`` needs a server that takes
+            prompts as tokens and has ``/tokenize`` and ``/detokenize``, such as vLLM and llama.cpp's.
         at_once: number of groups that are decoded at the same time.
         listed: number of likeliest tokens to request, for ``certified``.
     """
@@ -239,8 +238,12 @@ class RemoteModel:
         return response.text, None
 
     def stop(self) -> None:
-        """Send no more requests; those that wait for a retry give up."""
+        """Send no more requests until ``resume``; those that wait for a retry give up."""
         self._waits.stop()
+
+    def resume(self) -> None:
+        """Send requests again after ``stop``."""
+        self._waits.resume()
 
 
 class Used:

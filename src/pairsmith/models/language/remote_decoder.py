@@ -66,7 +66,7 @@ class RemoteDecoder:
         """Decode until no group is left; yields each group when it ends, and ``add`` may be called then.
 
         After an error, requests that were already sent are still answered, and their answers kept. Ctrl-C
-        does not wait for these answers.
+        does not wait for these answers. When all of them have ended, the model can be used again.
         """
         running: set[Future[Group]] = set()
         try:
@@ -79,6 +79,14 @@ class RemoteDecoder:
         except BaseException as error:
             self._model.stop()
             wait(running, None if isinstance(error, Exception) else STOP_SECONDS)
+
+            def resume(_: Future[Group] | None = None) -> None:
+                if all(future.done() for future in running):
+                    self._model.resume()
+
+            for future in running:
+                future.add_done_callback(resume)
+            resume()
             raise
 
     def _begin(self, group: Group) -> Future[Group]:

@@ -68,6 +68,10 @@ class Waits:
         """End all waits."""
         self._stopped.set()
 
+    def resume(self) -> None:
+        """Allow waits again after ``stop``."""
+        self._stopped.clear()
+
     def wait(self, seconds: float, url: str, fault: str, *, told: bool, asked: bool) -> bool:
         """Wait before a request is sent again; returns whether ``stop`` ended the wait.
 

@@ -15,7 +15,7 @@ from pairsmith.data.kept_columns import refuse_missing_columns
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
 from pairsmith.data.schemas import Reject
 from pairsmith.data.splits import to_train_on
-from pairsmith.data.squad import open_questions
+from pairsmith.data.squad import open_passages, open_questions
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.method import label_questions
 from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
@@ -54,7 +54,7 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     sampled, all are estimated as new.
     """
     started = time.monotonic()
-    refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column))
+    refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column), opened=open_passages)
     untrained = settings.model in before
     earlier = None
     if settings.reuse and not (untrained or settings.sample):

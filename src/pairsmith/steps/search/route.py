@@ -198,7 +198,10 @@ class VectorIndex:
         except StorageError as error:
             remedy = f"give --vectors or {CACHE_VARIABLE} another folder, or give --no-keep-vectors"
             progress.say(f"the documents' vectors cannot be kept: {error}\n{remedy}")
-            self._parts = self._encoded(documents, progress, replace(kept, writes=False))
+            try:  # vectors in a folder that cannot be written to are still read
+                self._parts = self._encoded(documents, progress, replace(kept, writes=False))
+            except StorageError:
+                self._parts = self._encoded(documents, progress, None)
 
     def _encoded(
         self, documents: Mapping[str, str], progress: Progress, kept: KeptVectors | None
