@@ -90,7 +90,8 @@ def test_docstrings_cite_entries_that_there_are(make_docs: ModuleType) -> None:
         number for number, _ in make_docs.ENTRY.findall((DOCS / "methods.md").read_text(encoding="utf-8"))
     }
     assert len(entries) == 14 + 11 + 11
-    assert entries == set(make_docs.cited())
+    assert set(make_docs.cited()) <= entries
+    assert entries - set(make_docs.cited()) == {"M10"}  # numbers of steps: settings of recipes
 
 
 def test_the_code_page_names_what_cites_a_number(make_docs: ModuleType) -> None:

@@ -493,7 +493,7 @@ def test_a_kind_of_model_that_cannot_answer_is_refused_by_name(tiny_gpt2, tmp_pa
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("config.json", "cannot be loaded for question answering"),
+        ("config.json", "its config cannot be loaded"),
         ("model.safetensors", "cannot be loaded for question answering"),
     ],
 )

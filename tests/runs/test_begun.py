@@ -120,7 +120,7 @@ def test_one_process_takes_over_the_shares_of_ranks_with_their_number(world):
     one_rank(settings(shard_size=4), tmp / "out", 1, 3)
     heard = Heard()
     generate(settings(), Run(tmp / "out", heard))
-    assert "took 2 shards over" in "\n".join(heard.lines)
+    assert "copied 2 shards from" in "\n".join(heard.lines)
     generate(settings(shard_size=4), Run(tmp / "once", Silent()))
     assert files(tmp / "out") == files(tmp / "once")
 

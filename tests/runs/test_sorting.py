@@ -56,7 +56,9 @@ def test_a_key_that_fills_all_parts(tmp_path):
 
 
 def test_more_than_can_be_numbered_are_refused(tmp_path):
-    with pytest.raises(InputError, match="4,294,967,297 texts; at most 4,294,967,296"):
+    with pytest.raises(
+        InputError, match="4,294,967,297 texts are more than the 4,294,967,296 that can be compared"
+    ):
         first_of_each([], 2**32 + 1, tmp_path)
 
 

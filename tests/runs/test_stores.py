@@ -76,7 +76,7 @@ class TestFolder:
         work.commit(work.start(store), 0)
         writer = work.start(store)
         assert writer.done == (0,)
-        assert status_lines(store)[0].startswith(f"{store}: generate, running · 1 shards, 3 rows")
+        assert status_lines(store)[0].startswith(f"{store}: generate, running · 1 shard, 3 rows")
         work.commit(writer, 0, 1)
         folder = writer.finish(work.card)
         assert not (store / LEASE).exists()

@@ -116,7 +116,7 @@ def test_an_audit_from_the_first_row_to_the_end(page, tmp_path):
         page.locator("#count", has_text=f"{done} of 2").wait_for()
         looked_at(page)
     page.click("#finish")
-    page.locator("#end", has_text="What was written").wait_for()
+    page.locator("#end", has_text="Files that were written").wait_for()
     looked_at(page)
     thread.join(30)
     assert not thread.is_alive()

@@ -173,7 +173,7 @@ def test_what_cannot_be_used_again_is_refused_in_a_line(world):
     refusal("is unfinished")
 
 
-def test_a_plan_counts_what_is_left(some_kept, world, model, monkeypatch):  # noqa: F811 - the fixture
+def test_a_plan_counts_what_is_left(some_kept, world, model, written_for, monkeypatch):  # noqa: F811 - the fixture
     tmp, write = world
     tried = []
 
@@ -195,12 +195,15 @@ def test_a_plan_counts_what_is_left(some_kept, world, model, monkeypatch):  # no
     assert none.rows["train"] == whole.rows
     assert none.seconds < 60
     assert none.sample.schema.names == whole.schema().names
-    one = given.model_copy(update={"reuse": str(tmp / "old"), "limit": 4})  # three old ones and a new one
-    plan.plan_queries(one, {})
+    written_for.clear()
+    write("drawn", reuse=str(tmp / "old"), limit=4)
+    new = len(set(written_for))  # of the four that are drawn
+    assert 0 < new < 4
+    plan.plan_queries(given.model_copy(update={"reuse": str(tmp / "old"), "limit": 4}), {})
     source = Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 90}, sample=old.table().slice(0, 9))
     plan.plan_queries(given.model_copy(update={"reuse": str(tmp / "old")}), {given.chunks: source})
     plan.plan_queries(given, {})
-    assert tried == [4, 1, 40, None]
+    assert tried == [4, new, 40, None]
 
 
 def test_a_plan_of_other_work_is_refused(world, model):  # noqa: F811 - the fixture

@@ -342,7 +342,7 @@ def test_the_whole_way_with_the_bundled_model(tmp_path, tiny_bert, monkeypatch, 
     record = json.loads((tmp_path / "classifier" / "training.json").read_text())
     assert record["measured_on"] == "validation texts"
     assert "log loss" in (tmp_path / "page2" / "report.html").read_text()
-    assert "clean:validation: a program wrote these texts; the figures say" in capsys.readouterr().err
+    assert "clean:validation: a program wrote these texts; the figures show" in capsys.readouterr().err
 
 
 def test_all_right_and_texts_of_a_program_are_told(trained, tmp_path):

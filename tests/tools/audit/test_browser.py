@@ -86,7 +86,7 @@ def row_shown(page):
 
 def finish(page, thread):
     page.click("#finish")
-    page.locator("#end", has_text="What was written").wait_for()
+    page.locator("#end", has_text="Files that were written").wait_for()
     thread.join(30)
     assert not thread.is_alive()
 
