@@ -83,7 +83,7 @@ def test_rows_are_labelled_by_keys_and_by_mouse_one_is_undone_and_the_command_en
             expect(page.locator("#question")).to_have_text("All rows are labelled.")
             page.keyboard.press("Enter")  # Finish has the focus
             expect(message).to_contain_text("Writing the results")
-            told = f"ann labelled {ROWS} of {ROWS} rows, and gave"
+            told = f"ann labelled {ROWS} of {ROWS} rows; "
             expect(page.locator("#end")).to_contain_text(told, timeout=1_000 * SECONDS)
             expect(page.locator("#folder")).to_have_text(str(out))
             assert page.locator("#table tr").count() == 4
