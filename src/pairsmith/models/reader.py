@@ -332,7 +332,10 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def _encode(reader: Reader, questions: Sequence[str], contexts: Sequence[str], first: int) -> list[Feature]:
-    """``encode_questions`` for some of the questions; ``first`` is the number of the first of them."""
+    """The features of consecutive questions, as ``encode_questions`` returns them.
+
+    ``first`` is the number of the first of these questions among all questions.
+    """
     room = reader.max_length - reader.tokenizer.num_special_tokens_to_add(pair=True)
     longest = min(QUESTION_TOKENS, room // 2)
     encoded = reader.tokenizer(

@@ -23,9 +23,9 @@ INDEX_EXAMPLES = "IVF4096,Flat or HNSW32, or where memory is short IVF4096,PQ48x
 PER_CENTROID = 39
 """Training vectors per centroid; FAISS warns if there are fewer, and 64 did no better on real sentences."""
 CENTROIDS = 256
-"""Smallest number of centroids for which training vectors are counted: the number of codes of a byte.
+"""Training vectors are counted as if an index had at least this many centroids, the codes of one byte.
 
-With too few vectors to train on, the search is exact.
+A corpus with fewer training vectors than that needs is searched exactly.
 """
 QUERIES_AT_ONCE = 4096
 """Number of queries that are searched at once."""

@@ -246,8 +246,9 @@ def judge_by_mask(
 ) -> Judged:
     """The baseline: a masked language model fills "It was [MASK]." after each text (Q11).
 
-    The scores, of a single prompt, are the log probabilities of the two ``WORDS`` at the mask. All rationales
-    are empty. ``model`` is in evaluation mode; the other arguments are those of ``judge_by_questions``.
+    There is a single prompt. Its scores are the log probabilities of the two ``WORDS`` at the mask, and all
+    rationales are empty. ``model`` is in evaluation mode; the other arguments are those of
+    ``judge_by_questions``.
 
     Raises:
         ModelError: one of the words is not a token, or the scores are not finite.

@@ -97,7 +97,8 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
 def _is_original(name: str, kind: str) -> bool:
     """Whether a column describes the text that is replaced.
 
-    Such columns are those of ``_ORIGINAL``, and those that ``mine`` kept of the replaced text's record.
+    ``_ORIGINAL`` names some of these columns; the others are columns of the replaced text's record that
+    ``mine`` kept.
     """
     return name in _ORIGINAL or name.removeprefix("original_").startswith(f"{_WRITTEN[kind]}_")
 
