@@ -3,13 +3,15 @@
 python benchmarks/infuse.py --data DATA --json FILE
 
 Three ways, in turns in one run: as `infuse` trains; the same with each (passage, question) pair apart; and a
-cross-encoder as student, which reads both together. Steps of the optimiser are counted.
+cross-encoder as student, which reads both together. Steps of the optimiser are counted. ``tokens`` says how
+many tokens the model computes in each way, padding included: if a token cost the same everywhere, these would
+decide how many times as fast the first way is.
 """
 
 import argparse
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
@@ -71,9 +73,11 @@ def measured(passages: Sequence[list[Question]], args: argparse.Namespace) -> di
         for name in ways
     }
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    tokens = {name: sum(tokens_in(batch()) for batch in way.batches) for name, way in ways.items()}
     shown = {name: round(ratio, 2) for name, ratio in ratios.items()}
-    print(f"{len(passages[0])} questions a passage: ratios {shown}, memory {memory} MB", flush=True)
-    return {"questions per second": speeds, "ratios": ratios, "rounds": rounds, "memory_mb": memory}
+    print(f"{len(passages[0])} questions a passage: ratios {shown}, tokens {tokens}, memory {memory} MB", flush=True)
+    results = {"questions per second": speeds, "ratios": ratios, "rounds": rounds, "tokens": tokens}
+    return results | {"memory_mb": memory}
 
 
 def by_passage(questions: Sequence[Question], number: int) -> list[list[Question]]:
@@ -138,6 +142,14 @@ def crossed(batches: Sequence[list[list[Question]]]) -> Way:
         for batch in batches
     ]
     return Way(model, [partial(batch_of_windows, reader, some) for some in rows], _count(batches))
+
+
+def tokens_in(batch: Any) -> int:
+    """The number of tokens in a batch's nested features, padding included."""
+    if isinstance(batch, Mapping):
+        own = batch["input_ids"].numel() if "input_ids" in batch else 0
+        return own + sum(map(tokens_in, batch.values()))
+    return sum(map(tokens_in, batch)) if isinstance(batch, list) else 0
 
 
 def _count(batches: Sequence[list[list[Question]]]) -> int:

@@ -139,7 +139,7 @@ def test_names_that_mteb_does_not_know_are_told_before_a_model_is_looked_for(tmp
         SettingsError, match=r"no benchmark 'MTEB\(end, v2\)'; did you mean 'MTEB\(eng, v2\)'\?"
     ):
         evaluate_mteb(settings("no/such-model", benchmark="MTEB(end, v2)"), run)
-    with pytest.raises(SettingsError, match="task CIFAR10Clustering is one of image; .* reads only text"):
+    with pytest.raises(SettingsError, match="task CIFAR10Clustering is for image; .* reads only text"):
         evaluate_mteb(settings("no/such-model", tasks=["CIFAR10Clustering"]), run)
     assert not run.out.exists()
 
