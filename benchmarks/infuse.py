@@ -75,7 +75,10 @@ def measured(passages: Sequence[list[Question]], args: argparse.Namespace) -> di
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     tokens = {name: sum(tokens_in(batch()) for batch in way.batches) for name, way in ways.items()}
     shown = {name: round(ratio, 2) for name, ratio in ratios.items()}
-    print(f"{len(passages[0])} questions a passage: ratios {shown}, tokens {tokens}, memory {memory} MB", flush=True)
+    print(
+        f"{len(passages[0])} questions a passage: ratios {shown}, tokens {tokens}, memory {memory} MB",
+        flush=True,
+    )
     results = {"questions per second": speeds, "ratios": ratios, "rounds": rounds, "tokens": tokens}
     return results | {"memory_mb": memory}
 

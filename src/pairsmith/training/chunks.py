@@ -6,10 +6,14 @@ chunks are kept, and each chunk is recomputed in the backward pass with the same
 more arithmetic (``compute_chunks``).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -17,9 +21,6 @@ from pairsmith.models.encode import batches_by_length, tokens_at_once
 from pairsmith.training.processes import Processes
 
 Features = Mapping[str, Any]
-
-_CALLS = 8
-"""This many calls of a model with very few tokens take as long as one call with ``tokens_at_once``."""
 
 
 def chunked(
@@ -48,22 +49,40 @@ def grouped(
     device: torch.device,
     batch_tokens: int | None = None,
 ) -> dict[str, Any]:
-    """Split the n texts of one chunk into groups wherever padding costs more than another call of the model.
+    """Split the n texts of one chunk into the groups of similar length that take the least time.
 
-    Arguments and result are those of ``chunked``; without ``batch_tokens``, a group may be of any size.
+    The time of a group is that of its tokens, padding included, and of a call of the model. Arguments and
+    result are those of ``chunked``; without ``batch_tokens``, a group may be of any size.
     """
-    most = tokens_at_once(device) // _CALLS
-    groups: list[list[int]] = []
-    padding = 0
-    for number in sorted(range(len(lengths)), key=lambda number: (-lengths[number], number)):
-        longest = lengths[groups[-1][0]] if groups else 0
-        padding += longest - lengths[number] if groups else 0
-        full = batch_tokens is not None and groups and longest * (len(groups[-1]) + 1) > batch_tokens
-        if not groups or padding > most or full:
-            groups.append([])
-            padding = 0
-        groups[-1].append(number)
-    return _chunks_of(groups, features)
+    order = sorted(range(len(lengths)), key=lambda number: (-lengths[number], number))
+    ends = least_padded(np.array([lengths[number] for number in order]), _call_tokens(device), batch_tokens)
+    return _chunks_of([order[start:end] for start, end in pairwise([0, *ends])], features)
+
+
+def least_padded(lengths: NDArray[np.int64], call: int, most: int | None = None) -> list[int]:
+    """The end of each group, if texts of decreasing ``lengths``, ``(n,)``, are grouped at the least cost.
+
+    A group costs its tokens, padded to the longest text, and ``call`` tokens for calling the model. It has at
+    most ``most`` tokens, unless a single text has more; None: no limit.
+    """
+    costs = np.zeros(len(lengths) + 1)  # the least cost of the first texts, by their number
+    starts = [0]  # where the last group of the first texts starts, by their number
+    for end in range(1, len(costs)):
+        tokens = lengths[:end] * np.arange(end, 0, -1)  # of the groups from each text to this end
+        too_large = tokens[:-1] > (most or math.inf)
+        costs_from = costs[:end] + tokens + call
+        costs_from[:-1][too_large] = math.inf
+        starts.append(int(costs_from.argmin()))
+        costs[end] = costs_from[starts[end]]
+    ends = [len(lengths)] if len(lengths) else []
+    while ends and starts[ends[-1]]:
+        ends.append(starts[ends[-1]])
+    return ends[::-1]
+
+
+def _call_tokens(device: torch.device) -> int:
+    """The number of tokens that take as long as a call of a small encoder takes besides its tokens."""
+    return tokens_at_once(device) // (32 if device.type == "cpu" else 8)
 
 
 def _chunks_of(batches: Sequence[list[int]], features: Callable[[list[int]], Features]) -> dict[str, Any]:
