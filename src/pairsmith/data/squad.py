@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError, redacted
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import column_text, filled_text, pick_columns, row_id
 from pairsmith.data.schemas import ANSWERS, text_schema
-from pairsmith.data.sources import Columns, Source, data_suffix, open_source, read_lines
+from pairsmith.data.sources import Columns, Source, data_suffix, open_source
 
 QUESTION: pa.Schema = pa.schema([*text_schema("id", "title", "context", "question"), ("answers", ANSWERS)])
 WORDINGS = "(answers as people gave them)"
