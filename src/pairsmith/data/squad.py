@@ -255,12 +255,10 @@ def _list(parent: object, key: str, where: str) -> list[Any]:
 def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Columns]]:
     """Convert MRQA's rows to SQuAD's rows, one per question; all other rows are unchanged.
 
-    The first line of MRQA's files, a header, is left out. Each detected span becomes an answer. The answers
-    that MRQA's own script scores predictions against are in the column ``WORDINGS``.
+    Each detected span becomes an answer. The answers that MRQA's own script scores predictions against are in
+    the column ``WORDINGS``.
     """
     for where, row in rows:
-        if row.keys() == {"header"}:
-            continue
         if "qas" not in row:
             yield where, row
             continue
