@@ -4,8 +4,10 @@ import json
 import pytest
 
 from pairsmith.core.errors import InputError
+from pairsmith.data.documents import read_documents
 from pairsmith.data.questions import read_generated_questions
-from pairsmith.data.squad import Answer, Question, read_questions
+from pairsmith.data.readers import read_texts
+from pairsmith.data.squad import Answer, Question, open_passages, read_questions
 
 HEADER = {"header": {"dataset": "SQuAD", "split": "train"}}
 ROW = {
@@ -46,6 +48,17 @@ def test_they_are_read_as_asked_too(tmp_path):
     assert [(question.id, question.answer, question.generated_answer) for question in questions] == [
         ("q1", (2, 5), "man"), ("q2", None, ""), ("q3", (13, 20), "the man"),
     ]  # fmt: skip
+
+
+def test_its_passages_are_read_without_the_header(tmp_path):
+    path = write(tmp_path / "train.jsonl.gz", HEADER, ROW, {**ROW, "context": "A dog."})
+    documents = [(document.text, document.where) for document in read_documents(open_passages(str(path)))]
+    assert documents == [(ROW["context"], "train.jsonl.gz:2"), ("A dog.", "train.jsonl.gz:3")]
+
+
+def test_a_column_called_header_may_hold_texts(tmp_path):
+    path = write(tmp_path / "in.jsonl.gz", {"header": "One."}, {"header": "Two."})
+    assert [record.text for record in read_texts(path, columns=["header"])] == ["One.", "Two."]
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,19 @@ class TestPlainText:
     def test_byte_order_mark_and_windows_line_ends_are_dropped(self, put):
         assert texts(put("in.txt", b"\xef\xbb\xbfOne.\r\nTwo.\r\n\r\n")) == ["One.", "Two."]
 
+    @pytest.mark.parametrize("end", ["", "\r"])
+    @pytest.mark.parametrize("pack", [bytes, gzip.compress])
+    def test_lines_of_old_macs_end_with_a_carriage_return(self, put, end, pack):
+        long = "x" * 200_000
+        path = put("in.txt" + ".gz" * (pack is not bytes), pack(f"\ufeffOne.\r\r{long}\rTwo{end}".encode()))
+        records = [("One.", 1), (long, 3), ("Two", 4)]
+        assert list(read_texts(path)) == [TextRecord(text, f"{path.name}:{n}") for text, n in records]
+
+    @pytest.mark.parametrize("end", ["\n", "\r\n"])
+    def test_a_carriage_return_within_a_line_divides_no_text(self, put, end):
+        lines = ["x" * 100_000 + "\ry", "one\rtext"]
+        assert texts(put("in.txt", "".join(f"{line}{end}" for line in lines))) == lines
+
     def test_a_mark_inside_the_text_stays(self, put):
         assert texts(put("in.txt", "One \ufeff.\nTwo")) == ["One \ufeff.", "Two"]
 
@@ -296,8 +309,11 @@ class TestTables:
             csv.writer(stream).writerows([["id", "text"], *(["1", f"x{line}x"] for line in lines)])
         assert texts(path) == [f"x{line}x" for line in lines]
 
-    def test_line_ends_of_old_macs_are_told(self, put):
-        message = fault(put("in.csv", "id,text\r1,a\r2,b\r"))
+    def test_line_ends_of_old_macs(self, put):
+        assert texts(put("in.csv", 'id,text\r1,a\r2,"b, c"\r')) == ["a", "b, c"]
+
+    def test_line_ends_of_old_macs_beside_line_feeds_are_told(self, put):
+        message = fault(put("in.csv", 'id,text\r1,a\r2,"b\nc"\r'))
         assert message.startswith("in.csv:1: the lines end with a carriage return alone, as on old Macs;")
         assert "(e.g. tr '\\r' '\\n' < in.csv > new)" in message
 

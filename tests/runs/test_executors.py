@@ -1,5 +1,6 @@
 """Processes that work, die and are replaced."""
 
+import logging
 import os
 import signal
 import time
@@ -142,6 +143,23 @@ class OfBusyServer:
         return work
 
 
+class UntilTold:
+    """Work that has a server's fault, and says whether the main process told it while the work went on."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __call__(self, worker):
+        def work(item, advance):
+            Waits().wait(0.0, "http://full.example", "503 no room", told=True, asked=False)
+            deadline = time.monotonic() + 30
+            while not self.mark.exists() and time.monotonic() < deadline:
+                os.sched_yield()
+            return self.mark.exists()
+
+        return work
+
+
 def test_what_several_workers_log_of_a_server_is_told_once(tmp_path, caplog, capfd):
     assert len(list(execute(OfBusyServer(tmp_path), [1, 2], lambda _: None, ExecutorChoice(workers=2)))) == 2
     assert caplog.messages == ["http://busy.example: 503 no room; trying again in 0 s"]
@@ -233,6 +251,19 @@ class TestRay:
     @pytest.mark.long
     def test_more_workers_than_cores_hang_nothing(self, run):
         assert squares(run(list(range(12)), 12, "ray")) == {n: n * n for n in range(12)}
+
+    @pytest.mark.long
+    def test_what_several_workers_log_of_a_server_is_told_once_and_at_once(self, tmp_path, caplog):
+        mark = tmp_path / "told"
+        told = logging.Handler()
+        told.emit = lambda _: mark.touch()
+        logging.getLogger("pairsmith").addHandler(told)
+        try:
+            outcomes = execute(UntilTold(mark), [1, 2], lambda _: None, ExecutorChoice("ray", 2))
+            assert [outcome.result for outcome in outcomes] == [True, True]
+        finally:
+            logging.getLogger("pairsmith").removeHandler(told)
+        assert caplog.messages == ["http://full.example: 503 no room; trying again in 0 s"]
 
     def test_no_cluster_at_the_address(self, tmp_path):
         work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, "127.0.0.1:1"))

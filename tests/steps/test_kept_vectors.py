@@ -2,6 +2,7 @@
 
 import errno
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pairsmith.core.errors import StorageError
 from pairsmith.core.paths import place
 from pairsmith.data.query_rows import read_corpus
 from pairsmith.runs import Run, storage
+from pairsmith.runs.estimate import Estimate
 from pairsmith.steps import kept_vectors
 from pairsmith.steps.corpora import corpus as encoding
 from pairsmith.steps.evaluate import retrievers
@@ -333,3 +335,41 @@ def test_in_a_recipe_the_folder_is_neither_an_input_nor_something_to_plan(
     again = Heard()
     run_recipe(recipe, tmp_path / "run", again)
     assert sum(line.endswith("already done") for line in again.lines) == 2
+
+
+SHARING = """
+  - name: again
+    step: filter-queries
+    settings:
+      {queries: ./queries.jsonl, corpus: ["@chunks"], encoder: MODEL, vectors: "@chunks/vectors", dtype: float32}
+  - name: negatives
+    step: negatives
+    settings:
+      {pairs: "@kept", corpus: ["@chunks"], encoder: MODEL, vectors: "@chunks/vectors", dtype: float32}
+  - name: evaluation
+    step: evaluate-retrieval
+    settings: {data: "@kept", corpus: ["@chunks"], model: MODEL, vectors: "@chunks/vectors"}
+  - name: shorter
+    step: evaluate-retrieval
+    settings: {data: "@kept", corpus: ["@chunks"], model: MODEL, vectors: "@chunks/vectors", max_length: 8}
+  - name: alone
+    step: evaluate-retrieval
+    settings: {data: "@kept", corpus: ["@chunks"], model: MODEL}
+"""
+
+
+@pytest.mark.slow
+def test_a_plan_counts_an_encoding_that_steps_share_once(world, tiny_bert, tmp_path, monkeypatch):
+    recipe = RECIPE.replace("within: 40", "dtype: float32") + SHARING
+    (tmp_path / "small.yaml").write_text(recipe.replace("MODEL", str(tiny_bert)))
+    monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
+    estimates = planning.plan_recipe(load_recipe(tmp_path / "small.yaml"), Heard())
+    encode = {name for name, estimate in estimates.items() if estimate.encoding}
+    assert encode == {"kept", "shorter", "alone"}
+
+
+def test_an_encoding_that_an_earlier_step_keeps_takes_no_time():
+    estimate = Estimate(seconds=10.0, memory=1, disk=2, rows={}, shared=8.0, shards=4, encoding=3.0)
+    alone = estimate.with_kept_vectors()
+    assert (alone.seconds, alone.shared, alone.encoding) == (7.0, 5.0, 0.0)
+    assert replace(estimate, shared=0.0).with_kept_vectors().shared == 0.0

@@ -124,12 +124,15 @@ def _estimate(
     kind: str, settings: Any, before: Mapping[str, Estimate], bases: Mapping[str, str], begun: float
 ) -> Estimate:
     from pairsmith.runs import resolve_dtype
+    from pairsmith.steps.kept_vectors import corpus_vectors
 
     step, settings = STEPS[kind], resolve_dtype(settings)
     step.planner()  # imports the libraries
     starting = time.monotonic() - begun
-    estimate = plan_step(step, settings, before, bases)
-    return replace(estimate, starting=starting)
+    estimate, vectors = plan_step(step, settings, before, bases), corpus_vectors(settings)
+    if vectors and any(earlier.vectors == vectors for earlier in before.values()):
+        estimate = estimate.with_kept_vectors()
+    return replace(estimate, starting=starting, vectors=vectors)
 
 
 def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:

@@ -1,10 +1,11 @@
 """Shows the progress of a running step: the work done, its rate, and the time left."""
 
+import logging
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -79,6 +80,7 @@ class Progress:
     """
 
     _live = False
+    _bar_line = ""  # the bar's line on a terminal, while the cursor is at its end
     # The last line of a file: the id of its bar, the number of units done, and the note.
     _shown: tuple[int, int, str] | None = None
 
@@ -113,18 +115,31 @@ class Progress:
 
     @contextmanager
     def task(self, label: str, total: int, unit: str) -> Iterator[ProgressTask]:
-        """A context with a bar of ``total`` units; its last state is written at the end."""
+        """A context with a bar of ``total`` units; its last state is written at the end.
+
+        On a terminal, what pairsmith logs inside the context, such as a server's faults, is written on lines
+        of its own above the bar, unless a program that uses pairsmith handles it.
+        """
         bar = ProgressTask(label, unit, total, draw=self.draw)
+        logger, handler = logging.getLogger("pairsmith"), _AboveBar(self._write_above_bar)
+        if self._live and not logger.hasHandlers():
+            logger.addHandler(handler)
         try:
             yield bar
         finally:
+            logger.removeHandler(handler)
             if self._live or self._shown != (id(bar), bar.done, bar.note):
                 self.say(bar.line(time.monotonic()))
             self._last, self._shown = float("-inf"), None
 
     def _write_line(self, line: str) -> None:
         erase = "\r\x1b[2K" if self._live else ""
+        self._bar_line = ""
         self._stream.write(f"{erase}{line}\n")
+        self._stream.flush()
+
+    def _write_above_bar(self, line: str) -> None:
+        self._stream.write(f"\r\x1b[2K{line}\n{self._bar_line}")
         self._stream.flush()
 
     def draw(self, bar: ProgressTask) -> None:
@@ -135,11 +150,25 @@ class Progress:
             return
         self._last = now
         if self._live:
-            self._stream.write(f"\r\x1b[2K{bar.line(now)}")
+            self._bar_line = bar.line(now)
+            self._stream.write(f"\r\x1b[2K{self._bar_line}")
             self._stream.flush()
         else:
             self.say(bar.line(now))
             self._shown = (id(bar), bar.done, bar.note)
+
+
+class _AboveBar(logging.Handler):
+    """Writes what is logged above a bar."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        super().__init__()
+        self._write = write
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; if the terminal is gone, the request that logs it goes on."""
+        with suppress(OSError):
+            self._write(redacted(self.format(record)))
 
 
 class Quiet(Progress):

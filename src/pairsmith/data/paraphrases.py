@@ -12,8 +12,9 @@ import numpy as np
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place, reaching, size_of
+from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import at_least_one, find_column, given_id, two_texts, with_names
-from pairsmith.data.sources import Columns, Source, data_suffix, open_source, open_table, read_lines
+from pairsmith.data.sources import Columns, Source, data_suffix, open_source, open_table
 
 _FIRST = ("sentence1", "question1", "#1 String", "text1")
 _SECOND = ("sentence2", "question2", "#2 String", "text2")

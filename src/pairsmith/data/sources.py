@@ -5,8 +5,8 @@ from column to value. The readers turn these mappings into typed records.
 
 Decisions about the formats:
 
-- A line ends with ``\\n`` or ``\\r\\n`` only, so that U+2028 or a form feed within a text does not divide
-  the text.
+- For the ends of lines, see ``lines``.
+- The header of MRQA's files, ``{"header": {...}}`` in the first line, is not a row.
 - ``.csv`` is read with standard quoting. The separator is ``;`` if the header has a ``;`` and no ``,``, as
   Excel writes files in many countries.
 - ``.tsv`` is read without quoting, because most corpora in this format have quotation marks that quote
@@ -15,18 +15,16 @@ Decisions about the formats:
 """
 
 import csv
-import gzip
 import json
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from pairsmith.core.errors import InputError, first_line, nearby, redacted
 from pairsmith.core.hub import hub_or_cache, only_cache
@@ -41,7 +39,7 @@ from pairsmith.core.paths import (
     reaching,
     size_of,
 )
-from pairsmith.data.signatures import refuse_other_format
+from pairsmith.data.lines import read_lines
 from pairsmith.data.splits import chunk_first, folder_files, split_files, split_of
 
 Columns = Mapping[str, Any]
@@ -159,34 +157,9 @@ def data_suffix(path: Place) -> str:
     return Path(name).suffix
 
 
-def read_lines(path: Place) -> Iterator[tuple[int, str]]:
-    """Yield each line of a UTF-8 file (also ``.gz``), without line end and BOM, after its number from 1."""
-    number = 0
-    with reaching(path, InputError):
-        try:
-            with _open(path) as stream:
-                for number, raw in enumerate(stream, start=1):
-                    yield number, _decode(raw, path, number)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise InputError(
-                f"{path} is not a valid gzip file (after line {number}: {error}); "
-                "download or compress it again"
-            ) from error
-
-
 def plain_or_gzip(folder: Place, name: str) -> Place | None:
     """The file ``name`` in ``folder``, or else ``name.gz``; None if neither exists."""
     return next((path for path in (folder / name, folder / f"{name}.gz") if size_of(path) is not None), None)
-
-
-@contextmanager
-def _open(path: Place) -> Iterator[IO[bytes]]:
-    with path.open("rb") as stream:
-        if display_name(path).lower().endswith(".gz"):
-            with gzip.open(stream) as inner:
-                yield cast(IO[bytes], inner)
-        else:
-            yield cast(IO[bytes], stream)
 
 
 def open_parquet(path: Place) -> Any:
@@ -194,29 +167,6 @@ def open_parquet(path: Place) -> Any:
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(path if isinstance(path, Path) else path.open("rb"))
-
-
-def _decode(raw: bytes, path: Place, number: int) -> str:
-    """The text of line ``number``, without line end and BOM; an ``InputError`` if it is not UTF-8 text."""
-    if number == 1:
-        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise InputError(
-                f"{path} is UTF-16 text; "
-                f"re-save it as UTF-8 (e.g. iconv -f utf-16 -t utf-8 {display_name(path)} > new)"
-            )
-        raw = raw.removeprefix(b"\xef\xbb\xbf")
-    try:
-        line = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        refuse_other_format(path)
-        raise InputError(
-            f"{path}:{number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
-            f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {display_name(path)} > new)"
-        ) from None
-    if "\x00" in line:
-        refuse_other_format(path)
-        raise InputError(f"{path}:{number}: holds a NUL character; is this a binary or UTF-16 file?")
-    return line.removesuffix("\n").removesuffix("\r")
 
 
 def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:
@@ -244,6 +194,8 @@ def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
         if not isinstance(value, dict):
             excerpt = json.dumps(value)[:20]
             raise InputError(f"{where}: {excerpt} is not a JSON object with columns such as text")
+        if number == 1 and value.keys() == {"header"} and isinstance(value["header"], dict):
+            continue
         yield where, value
 
 

@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError, redacted
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import column_text, filled_text, pick_columns, row_id
 from pairsmith.data.schemas import ANSWERS, text_schema
-from pairsmith.data.sources import Columns, Source, data_suffix, open_source, read_lines
+from pairsmith.data.sources import Columns, Source, data_suffix, open_source
 
 QUESTION: pa.Schema = pa.schema([*text_schema("id", "title", "context", "question"), ("answers", ANSWERS)])
 WORDINGS = "(answers as people gave them)"
@@ -254,12 +255,10 @@ def _list(parent: object, key: str, where: str) -> list[Any]:
 def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Columns]]:
     """Convert MRQA's rows to SQuAD's rows, one per question; all other rows are unchanged.
 
-    The first line of MRQA's files, a header, is left out. Each detected span becomes an answer. The answers
-    that MRQA's own script scores predictions against are in the column ``WORDINGS``.
+    Each detected span becomes an answer. The answers that MRQA's own script scores predictions against are in
+    the column ``WORDINGS``.
     """
     for where, row in rows:
-        if row.keys() == {"header"}:
-            continue
         if "qas" not in row:
             yield where, row
             continue

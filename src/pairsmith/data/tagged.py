@@ -9,8 +9,9 @@ from typing import Any
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import at_least_one, pick_columns
-from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, missing, open_source, read_lines
+from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, missing, open_source
 from pairsmith.data.splits import split_of
 
 _TAG = re.compile(r"O|[BI]-.+")

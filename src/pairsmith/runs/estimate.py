@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import pyarrow as pa
 
@@ -26,6 +27,13 @@ class Estimate:
     workers: int = 1  # the number of workers in the settings
     worker_memory: int = 0  # bytes that one of several workers needs
     starting: float = 0.0  # seconds to load the libraries
+    encoding: float = 0.0  # seconds of the run time in which a corpus is encoded
+    vectors: str = ""  # what decides the vectors of this corpus that the step keeps; empty if it keeps none
+
+    def with_kept_vectors(self) -> Self:
+        """The estimate if an earlier step keeps the vectors of the corpus, so that they are only read."""
+        shared = max(0.0, self.shared - self.encoding)
+        return replace(self, seconds=self.seconds - self.encoding, shared=shared, encoding=0.0)
 
     def seconds_with(self, workers: int) -> float:
         """The run time in seconds with this many workers, each with the computing power of one worker now."""

@@ -210,7 +210,7 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict
         except BrokenPipeError:
             raise SystemExit from None
 
-    logging.getLogger("pairsmith").addHandler(_LogSender(send))
+    logging.getLogger("pairsmith").addHandler(LogSender(send))
     try:
         work = load(index)
         send("ready")
@@ -226,7 +226,7 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict
         send("crash", traceback.format_exc())
 
 
-class _LogSender(QueueHandler):
+class LogSender(QueueHandler):
     """Sends a worker's log records to the main process, so that what all workers log is shown only once."""
 
     def __init__(self, send: Callable[[str, logging.LogRecord], None]) -> None:

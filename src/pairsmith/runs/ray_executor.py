@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pairsmith.core.errors import MissingExtra, PairsmithError, SettingsError, WorkerError, first_line
+from pairsmith.runs.executors import LogSender
 from pairsmith.runs.work import (
     DEATHS,
     Advance,
@@ -37,11 +38,16 @@ _HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
 
 
 class Actor:
-    """The code that runs in an actor: it loads the work once, then processes items and counts their units."""
+    """The code that runs in an actor: it loads the work once, then processes items and counts their units.
 
-    def __init__(self, load: Load[Any, Any], index: int, folder: Path) -> None:
+    What pairsmith logs is put into ``log``, the actor of a Ray queue, if it is given.
+    """
+
+    def __init__(self, load: Load[Any, Any], index: int, folder: Path, log: Any = None) -> None:
         if folder.is_dir():  # so that relative paths mean the same as in the main process
             os.chdir(folder)
+        if log is not None:
+            logging.getLogger("pairsmith").addHandler(LogSender(lambda _, record: log.put.remote(record)))
         self._load = load
         self._index = index
         self._work: Work[Any, Any] | None = None
@@ -101,16 +107,23 @@ class _ActorWorker(Worker):
 
 
 class _Actors:
-    """A ``Pool`` of actors; ``_promises`` maps Ray's reference to a pending result to the actor."""
+    """A ``Pool`` of actors.
+
+    ``_promises`` maps Ray's reference to a pending result to the actor, and its reference to the next record
+    that an actor logs to None.
+    """
 
     def __init__(
         self, ray: Any, load: Load[Any, Any], size: int, head: re.Match[str] | None, say: Say
     ) -> None:
+        from ray.util.queue import Queue
+
         self._ray, self._load, self._head, self._say = ray, load, head, say
         gpus = 1 if ray.cluster_resources().get("GPU") else 0
         self._remote = ray.remote(Actor).options(num_cpus=1, num_gpus=gpus)
         self._lost_loading = 0
-        self._promises: dict[Any, _ActorWorker] = {}
+        self._log: Any = Queue(actor_options={"num_cpus": 0}).actor
+        self._promises: dict[Any, _ActorWorker | None] = {self._log.get.remote(): None}
         self.workers = [self._start(index) for index in range(size)]
 
     def give(self, worker: _ActorWorker) -> None:
@@ -125,7 +138,11 @@ class _Actors:
         for promise in ready:
             worker = self._promises.pop(promise)
             answer, how = self._answer(promise)
-            if how:
+            if worker is None:
+                if not how:  # otherwise the node of the queue is lost
+                    logging.getLogger(answer.name).handle(answer)
+                    self._promises[self._log.get.remote()] = None
+            elif how:
                 yield worker, "ended", how
             elif worker.ready:
                 result, units = answer
@@ -147,7 +164,7 @@ class _Actors:
             )
 
     def _start(self, index: int) -> _ActorWorker:
-        worker = _ActorWorker(index, actor=self._remote.remote(self._load, index, Path.cwd()))
+        worker = _ActorWorker(index, actor=self._remote.remote(self._load, index, Path.cwd(), self._log))
         self._promises[worker.actor.ready.remote()] = worker
         return worker
 

@@ -15,6 +15,7 @@ from pairsmith.core.errors import StorageError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.model_names import DtypeName, PoolingName
 from pairsmith.core.paths import Place, inside, reaching, remove_files, size_of
+from pairsmith.core.settings import Settings
 from pairsmith.runs.storage import canonical_json, write_atomic
 from pairsmith.runs.work import Advance
 
@@ -120,6 +121,21 @@ class KeptVectors:
             data = text.encode("utf-8", "surrogatepass")
             digest.update(f"{len(data)}:".encode() + data)
         return self.folder / f"{digest.hexdigest()}.safetensors"
+
+
+def corpus_vectors(settings: Settings) -> str:
+    """What decides the vectors of its corpus that a step keeps; empty if the step keeps none.
+
+    Steps for which it is equal encode the corpus once.
+    """
+    if not (getattr(settings, "vectors", None) and getattr(settings, "corpus", None)):
+        return ""
+    if "encoder" in (values := settings.model_dump(mode="json")):
+        values["model"] = values["encoder"]
+    defaults = {"corpus_column": None, "batch_size": 1_024, "batch_tokens": None, "pooling": "default"}
+    defaults |= {"document_prompt": None, "dimensions": None, "shard_size": BLOCK}
+    names = {"vectors", "corpus", "model", "device", "dtype", "max_length", *defaults}
+    return canonical_json({name: values.get(name, defaults.get(name)) for name in names})
 
 
 def _read(file: Place) -> Float32s | None:

@@ -1,6 +1,9 @@
 """Requests that wait for a server: who is told, how often, and in which words."""
 
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 from email.utils import formatdate
@@ -167,3 +170,43 @@ def test_a_connection_that_breaks_is_told_in_the_systems_words(server, connect):
     server.faults.extend(["cut"] * 8)
     with pytest.raises(RemoteError, match=r"\(Remote end closed connection without response\)"):
         drawn(model)
+
+
+ON_A_TERMINAL = """
+from pairsmith.core.progress import Progress
+from pairsmith.models.language.waits import Waits
+with Progress().task("writing", 2, "pairs") as bar:
+    bar.advance()
+    Waits().wait(0.0, "http://busy.example", "503 no room", told=True, asked=False)
+    bar.advance()
+Waits().wait(0.0, "http://busy.example", "502 gone", told=True, asked=False)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no pseudo-terminals")
+def test_on_a_terminal_a_fault_stands_on_a_line_of_its_own_above_the_bar():
+    import pty
+
+    controller, theirs = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", ON_A_TERMINAL], stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        while part := _read(controller):
+            shown += part
+        assert process.wait(timeout=60) == 0
+    os.close(controller)
+    text = shown.decode()
+    fault = "http://busy.example: 503 no room; trying again in 0 s"
+    assert f"{fault}\r\nwriting: 1/2 pairs" in text  # the bar stands below the fault at once
+    lines = [line.split("\r\x1b[2K")[-1] for line in text.removesuffix("\r\n").split("\r\n")]
+    assert [line.partition(" \u00b7 ")[0] for line in lines] == [
+        fault, "writing: 2/2 pairs", "http://busy.example: 502 gone; trying again in 0 s",
+    ]  # fmt: skip
+
+
+def _read(controller):
+    """What the other end of a terminal has written; empty once it is closed."""
+    try:
+        return os.read(controller, 4096)
+    except OSError:
+        return b""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import is_folder, place, reaching
+from pairsmith.data.lines import read_lines
 from pairsmith.data.paraphrases import Paraphrase, paraphrase_pairs
-from pairsmith.data.sources import plain_or_gzip, read_lines
+from pairsmith.data.sources import plain_or_gzip
 from pairsmith.methods.quip.paraphrase import draw_paraphrases
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
 from pairsmith.steps.shared import errors_about

@@ -49,7 +49,8 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
         raise InputError(f"{settings.pairs}: the pairs or the corpus have no texts to try")
     _, per_query, _ = timed(lambda: encode, [query for query, _ in pairs])
     _, per_text, _ = timed(lambda: encode, texts)
-    seconds = per_query * pair_count + per_text * text_count
+    encoding = per_text * text_count
+    seconds = per_query * pair_count + encoding
     per_product = search_seconds(
         one_way_search, neighbours_per_query(settings), width, CALIBRATION_QUERIES, CALIBRATION_ROWS
     )
@@ -74,7 +75,8 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
     )
     similarities = int(min(settings.memory * 2**30, 4.0 * settings.search_rows * text_count / 64))
     scratch = encoded + pair_count * neighbours_per_query(settings) * _SCRATCH_BYTES
-    return replace(estimate, memory=estimate.memory + vectors + similarities, scratch=scratch)
+    memory = estimate.memory + vectors + similarities
+    return replace(estimate, memory=memory, scratch=scratch, encoding=encoding)
 
 
 def _pairs(settings: NegativesSettings, before: Before) -> tuple[list[tuple[str, str]], int]:

@@ -113,14 +113,15 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Esti
     for texts, total in ((queries, query_count), (chunks, corpus)):
         more_loading, per_text, vectors = timed(lambda: encode, texts)
         loading += more_loading
-        seconds += per_text * total
+        encoding = per_text * total  # at the end that of the chunks
+        seconds += encoding
         size += (vectors.nbytes + sum(map(len, texts))) * total // max(1, len(texts))
     if settings.judge:
         judge_loading, per_query = seconds_to_judge(settings.judging(), before, queries, chunks)
         loading, seconds = loading + judge_loading, seconds + per_query * count
     per_product = search_seconds(nearest, settings.within, width, CALIBRATION_VECTORS, CALIBRATION_VECTORS)
     seconds += per_product * count * corpus
-    return sharded(
+    estimate = sharded(
         loading=loading,
         shared=seconds,
         size=size,
@@ -128,3 +129,4 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Esti
         shards=-(-query_count // settings.shard_size) - (-corpus // settings.shard_size),
         sample=written.table.slice(0, CALIBRATION_TEXTS),
     )
+    return replace(estimate, encoding=encoding)

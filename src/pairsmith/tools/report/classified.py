@@ -7,7 +7,7 @@ from typing import Any
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.paths import Place, reaching, size_of
-from pairsmith.data.sources import read_lines
+from pairsmith.data.lines import read_lines
 from pairsmith.steps.evaluate.results import PREDICTIONS
 from pairsmith.tools.report.models import evaluation_sections
 from pairsmith.tools.report.parts import Block, ExampleRows, PageSection, Table, number, shown_text

@@ -1,0 +1,91 @@
+"""The lines of text files.
+
+A line ends with ``\\n`` or ``\\r\\n``; in a file without any ``\\n``, as old Macs wrote them, it ends with
+``\\r``. Nothing else divides a text: not U+2028, not a form feed, and not a ``\\r`` in a file with ``\\n``.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, cast
+
+from pairsmith.core.errors import InputError
+from pairsmith.core.paths import Place, display_name, reaching
+from pairsmith.data.signatures import refuse_other_format
+
+_BLOCK = 2**16
+"""Number of bytes that are searched at once for the ends of lines."""
+
+
+def read_lines(path: Place) -> Iterator[tuple[int, str]]:
+    """Yield each line of a UTF-8 file (also ``.gz``), without line end and BOM, after its number from 1."""
+    number = 0
+    with reaching(path, InputError):
+        try:
+            old_mac = _is_old_mac(path)
+            with _open(path) as stream:
+                for number, raw in enumerate(_old_mac_lines(stream) if old_mac else stream, start=1):
+                    yield number, _decode(raw, path, number)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(
+                f"{path} is not a valid gzip file (after line {number}: {error}); "
+                "download or compress it again"
+            ) from error
+
+
+@contextmanager
+def _open(path: Place) -> Iterator[IO[bytes]]:
+    with path.open("rb") as stream:
+        if display_name(path).lower().endswith(".gz"):
+            with gzip.open(stream) as inner:
+                yield cast(IO[bytes], inner)
+        else:
+            yield cast(IO[bytes], stream)
+
+
+def _is_old_mac(path: Place) -> bool:
+    """Whether a file has carriage returns and no line feeds. The file is read up to its first line feed."""
+    returns = False
+    with _open(path) as stream:
+        while block := stream.read(_BLOCK):
+            if b"\n" in block:
+                return False
+            returns = returns or b"\r" in block
+    return returns
+
+
+def _old_mac_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a file whose lines end with carriage returns, without these."""
+    parts: list[bytes] = []  # the parts of a line that goes on in the next block
+    while block := stream.read(_BLOCK):
+        part, *others = block.split(b"\r")
+        parts.append(part)
+        for part in others:
+            yield b"".join(parts)
+            parts = [part]
+    if any(parts):
+        yield b"".join(parts)
+
+
+def _decode(raw: bytes, path: Place, number: int) -> str:
+    """The text of line ``number``, without line end and BOM; an ``InputError`` if it is not UTF-8 text."""
+    if number == 1:
+        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise InputError(
+                f"{path} is UTF-16 text; "
+                f"re-save it as UTF-8 (e.g. iconv -f utf-16 -t utf-8 {display_name(path)} > new)"
+            )
+        raw = raw.removeprefix(b"\xef\xbb\xbf")
+    try:
+        line = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        refuse_other_format(path)
+        raise InputError(
+            f"{path}:{number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
+            f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {display_name(path)} > new)"
+        ) from None
+    if "\x00" in line:
+        refuse_other_format(path)
+        raise InputError(f"{path}:{number}: holds a NUL character; is this a binary or UTF-16 file?")
+    return line.removesuffix("\n").removesuffix("\r")
