@@ -20,6 +20,7 @@ from pairsmith.core.arrays import Float64s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress, Silent
+from pairsmith.metrics.bootstrap import resampled_sums
 from pairsmith.models.encode import beginning, not_finite, results_by_length
 from pairsmith.models.heads import TextModel
 from pairsmith.models.reader import (
@@ -106,7 +107,11 @@ class Judged:
         made anew in each resample, as they depend on the mean scores of its texts. ``gold`` is ``(n,)``:
         whether each text is positive.
         """
-        leads, count = self.leads(), len(gold)
+        count = len(gold)
+        if calibration != "centred":  # the predictions are the same in each resample
+            correct = (self.positive(calibration) == gold).T.astype(np.int64)
+            return resampled_sums(correct, draws=draws, rng=rng) / count
+        leads = self.leads()
         accuracies: Float64s = np.empty((draws, len(leads)))
         for draw in accuracies:
             rows = rng.integers(0, count, size=count)
