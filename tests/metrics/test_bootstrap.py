@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pairsmith.metrics.bootstrap import interval, mean_draws, spearman_draws
+from pairsmith.metrics.bootstrap import interval, mean_draws, resampled_sums, spearman_draws
 
 
 def test_every_draw_is_spearman_of_its_resample():
@@ -59,6 +59,22 @@ def test_undefined_draws_are_left_out_and_none_defined_gives_no_interval():
 
 def test_means_are_taken_draw_by_draw():
     assert mean_draws([np.array([0.0, 1.0]), np.array([0.5, 0.0])]).tolist() == [0.25, 0.5]
+
+
+def test_all_counts_of_a_row_are_summed_as_often_as_the_row_is_drawn():
+    counts = np.random.default_rng(0).integers(0, 4, (7, 2, 3))
+    sums, same = resampled_sums(counts, draws=5, rng=np.random.default_rng(4)), np.random.default_rng(4)
+    for drawn in sums:
+        assert drawn.tolist() == sum(counts[row] for row in same.integers(0, 7, size=7)).tolist()
+    assert resampled_sums(counts, draws=0, rng=same).shape == (0, 2, 3)
+
+
+def test_a_thousand_resamples_of_three_thousand_sentences_and_five_splits_take_less_than_a_second():
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 4, (3000, 5, 3))
+    started = time.process_time()
+    resampled_sums(counts, draws=1000, rng=rng)
+    assert time.process_time() - started < 1
 
 
 def test_series_that_do_not_match_or_are_empty_are_refused():

@@ -7,8 +7,10 @@ from sklearn.metrics import f1_score, precision_recall_fscore_support
 from pairsmith.metrics import classification
 from pairsmith.metrics.classification import (
     accuracy,
+    binary_counts,
     binary_f1,
     confusion_matrix,
+    f1_draws,
     macro_f1,
     precision_recall_f1,
     resampled,
@@ -64,3 +66,15 @@ def test_f1_of_the_positive_class_by_hand():
     predictions = np.array([True, True, False, False])
     assert binary_f1(predictions, np.array([True, False, True, False])) == 0.5
     assert binary_f1(~predictions & predictions, predictions) == 0.0
+    assert binary_f1(~predictions & predictions, ~predictions & predictions) == 0.0
+
+
+def test_the_f1_of_a_resample_is_scikit_learns_of_the_rows_drawn():
+    rng = np.random.default_rng(0)
+    gold, first, second = rng.random((3, 9)) < 0.3
+    counts = np.stack([binary_counts(first, gold), binary_counts(second, gold)], axis=1)
+    draws, same = f1_draws(counts, draws=40, rng=np.random.default_rng(5)), np.random.default_rng(5)
+    for both in draws:
+        rows = same.integers(0, 9, size=9)
+        expected = [f1_score(gold[rows], predicted[rows], zero_division=0) for predicted in (first, second)]
+        assert both.tolist() == pytest.approx(expected, abs=1e-12)

@@ -1,4 +1,4 @@
-"""Percentile bootstrap intervals of correlations and means, and the standard error of a mean over seeds."""
+"""Percentile bootstrap intervals of correlations, means and sums; the standard error of a mean over seeds."""
 
 from collections.abc import Mapping, Sequence
 
@@ -92,6 +92,25 @@ def mean_intervals(
     for draw in draws:
         draw[:] = values[:, rng.integers(0, count, size=count)].mean(axis=1)
     return {f"{name}_ci": rounded_interval(interval(draws[:, column])) for column, name in enumerate(figures)}
+
+
+def resampled_sums(counts: NDArray[np.number], *, draws: int, rng: np.random.Generator) -> Float64s:
+    """The sums of the counts of n rows over bootstrap resamples of the rows: ``(draws, ...)`` float64.
+
+    A resample draws n rows with replacement. All counts of a row are counted as often as the row is drawn, so
+    that figures of several models on the same rows are computed over the same resamples.
+
+    Args:
+        counts: ``(n, ...)`` of any numeric dtype, n >= 1: for each row, one or more numbers to sum.
+        draws: the number of resamples.
+        rng: the generator of random numbers.
+    """
+    count = len(counts)
+    columns = counts.reshape(count, -1).astype(np.float64)
+    sums: Float64s = np.empty((draws, columns.shape[1]))
+    for draw in sums:
+        draw[:] = np.bincount(rng.integers(0, count, size=count), minlength=count) @ columns
+    return sums.reshape(draws, *counts.shape[1:])
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:

@@ -1,4 +1,4 @@
-"""Accuracy and F1 of a classifier, from its confusion matrix (D14); binary F1 (Q9)."""
+"""Accuracy and F1 of a classifier, from its confusion matrix (D14); F1 from counts (Q9, Q10)."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,8 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float64s
+from pairsmith.metrics.bootstrap import resampled_sums
 
 ConfusionCounts = NDArray[np.int64]
+F1Counts = NDArray[np.int64]
 
 _CELLS = 10_000_000
 """Largest number of counts that are drawn at once."""
@@ -60,8 +62,36 @@ def binary_f1(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> floa
     ``predicted`` and ``positive`` are ``(n,)`` bool: whether each row is predicted to be positive, and
     whether it is. F1 is 0 if no row is either.
     """
-    true_positives = int((predicted & positive).sum())
-    return 2 * true_positives / max(1, int(predicted.sum()) + int(positive.sum()))
+    return float(f1_of_counts(binary_counts(predicted, positive).sum(axis=0)))
+
+
+def binary_counts(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> F1Counts:
+    """What each of n predictions adds to the counts of ``f1_of_counts``, for the positive class: ``(n, 3)``.
+
+    The arguments are those of ``binary_f1``.
+    """
+    return np.stack([predicted & positive, predicted, positive], axis=1).astype(np.int64)
+
+
+def f1_of_counts(counts: NDArray[np.number]) -> Float64s:
+    """F1, in [0, 1], from numbers of correct, predicted and gold items: ``(...)`` float64 (Q9, Q10).
+
+    ``counts``, ``(..., 3)``, has the three numbers in this order. F1 is 0 if nothing is predicted and nothing
+    is gold.
+    """
+    correct, predicted, gold = np.moveaxis(counts, -1, 0)
+    f1: Float64s = 2.0 * correct / np.maximum(1, predicted + gold)
+    return f1
+
+
+def f1_draws(counts: F1Counts, *, draws: int, rng: np.random.Generator) -> Float64s:
+    """F1 on each of ``draws`` bootstrap resamples of n rows: ``(draws, ...)`` float64, in [0, 1].
+
+    ``counts``, ``(n, ..., 3)``, are what each row adds to the counts of ``f1_of_counts``: a row is a pair of
+    texts (Q9), or a sentence with all its entities (Q10). Each resample draws n rows with replacement, the
+    same ones for all figures, sums their counts, and computes F1 from the sums.
+    """
+    return f1_of_counts(resampled_sums(counts, draws=draws, rng=rng))
 
 
 def resampled(

@@ -2,12 +2,15 @@ import itertools
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
 from pydantic import ValidationError
+from seqeval.metrics import f1_score
 from tests.planned import planned
+from tests.resamples import loop_interval
 from tests.tagged_sentences import SENTENCES, make_student
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
@@ -17,10 +20,18 @@ from pairsmith.methods.quip import names
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import ner
-from pairsmith.steps.evaluate.ner import evaluate_ner, few_and_test, questions_of
+from pairsmith.steps.evaluate.ner import evaluate_ner, few_and_test, ner_table, questions_of
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 
 pytestmark = pytest.mark.slow
+
+ALL_CORRECT = {
+    "f1": 100.0,
+    "f1_ci": [100.0, 100.0],
+    "error": 0.0,
+    "splits": {"0": 100.0, "1": 100.0},
+    "splits_ci": {"0": [100.0, 100.0], "1": [100.0, 100.0]},
+}
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +61,71 @@ def settings(model, data="", **rest):
 def test_two_sentences_are_learned_by_heart_from_either_start(student, data, tmp_path):
     results = evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent()))
     for start in ("random", "questions"):
-        assert results[start] == {"f1": 100.0, "error": 0.0, "splits": {"0": 100.0, "1": 100.0}}
+        assert results[start] == ALL_CORRECT
     assert (results["count"], results["trained_on"]) == (2, 2)
     lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
     for start, split in itertools.product(("random", "questions"), ("0", "1")):
         predicted = [line["predicted"][start][split] for line in lines]
         assert list(map(tuple, predicted)) == [sentence.tags for sentence in SENTENCES]
     assert evaluate_ner(settings(student, data), Run(tmp_path / "out", Silent())) == results
+
+
+def test_intervals_are_those_of_test_sentences_drawn_one_by_one(student, tmp_path, capsys):
+    others = [
+        TaggedSentence(("Two", "men", "run", "."), ("O", "B-PER", "O", "O")),
+        TaggedSentence(("A", "man", "on", "the", "beach"), ("B-PER", "I-PER", "O", "B-LOC", "I-LOC")),
+        TaggedSentence(("It", "is", "cold", "."), ("O", "O", "O", "O")),
+    ]
+    files = [
+        conll(tmp_path / f"{name}.conll", rows)
+        for name, rows in (("test", [*SENTENCES, *others] * 3), ("train", SENTENCES))
+    ]
+    some = settings(
+        student, files[0], train=files[1], shots=1, epochs=12, start=["random"], bootstrap=40, seed=7
+    )
+    results = evaluate_ner(some, Run(tmp_path / "out", Progress()))
+    figures, gold, by_split = results["random"], [], {"0": [], "1": []}
+    for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        gold.append(row["tags"])
+        for split, tags in by_split.items():
+            tags.append(row["predicted"]["random"][split])
+
+    def f1(rows, splits):
+        chosen = [gold[row] for row in rows]
+        return np.mean(
+            [f1_score(chosen, [by_split[n][row] for row in rows], zero_division=0) for n in splits]
+        )
+
+    for split in by_split:
+        limits = loop_interval(15, lambda rows, split=split: f1(rows, [split]), draws=40, seed=7)
+        assert figures["splits_ci"][split] == pytest.approx(limits, abs=1e-4)
+    assert figures["f1_ci"] == pytest.approx(
+        loop_interval(15, lambda rows: f1(rows, by_split), draws=40, seed=7), abs=1e-4
+    )
+    assert figures["f1_ci"][0] < figures["f1"] < figures["f1_ci"][1]
+    shown = capsys.readouterr().out
+    low, high = figures["f1_ci"]
+    assert f"{figures['f1']:.2f} ± {figures['error']:.2f}  [{low:.2f}, {high:.2f}]" in shown
+    assert "±: standard error over the splits; brackets: 95 % interval over the sentences" in shown
+
+
+def test_one_split_has_an_interval_and_no_error_and_without_resamples_there_is_none(student, data, tmp_path):
+    one = evaluate_ner(
+        settings(student, data, splits=[1], start=["random"], epochs=1), Run(tmp_path / "one", Silent())
+    )
+    assert one["random"]["error"] is None
+    assert one["random"]["f1_ci"] == one["random"]["splits_ci"]["1"]
+    assert ner_table(one).endswith(
+        "\nbrackets: 95 % interval over the sentences\n2 of the 2 sentences are also training sentences of a split: F1 is better than it would be on other sentences"
+    )
+    none = evaluate_ner(
+        settings(student, data, start=["random"], epochs=1, bootstrap=0), Run(tmp_path / "none", Silent())
+    )
+    assert none["random"]["f1_ci"] is None
+    assert none["random"]["splits_ci"] == {"0": None, "1": None}
+    assert "\n±: standard error over the splits\n" in ner_table(none)
+    assert "[" not in ner_table(none)
 
 
 def test_a_split_that_is_given_twice_is_refused():
@@ -177,7 +246,7 @@ def test_sentences_are_drawn_from_others_that_are_learned_by_heart(student, tmp_
     files = [conll(tmp_path / f"{name}.conll", SENTENCES) for name in ("test", "train")]
     some = settings(student, files[0], train=files[1], shots=1)
     results = evaluate_ner(some, Run(tmp_path / "out", Silent()))
-    assert results["questions"] == {"f1": 100.0, "error": 0.0, "splits": {"0": 100.0, "1": 100.0}}
+    assert results["questions"] == ALL_CORRECT
     assert results["count"] == 2
     assert set(results["about"]["inputs"]) == {"train", "test"}
     assert evaluate_ner(some, Run(tmp_path / "out", Silent())) == results

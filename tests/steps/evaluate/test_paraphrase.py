@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 from sklearn.metrics import f1_score
 from tests.planned import planned
+from tests.resamples import loop_interval
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
@@ -150,6 +151,46 @@ def test_a_few_examples_of_equal_and_of_other_texts_teach_to_tell_them_apart(tmp
     assert figures["tuned"]["shots"] == 3
     with pytest.raises(InputError, match="--train .*pairs.tsv: there are 5 pairs with the label 0, but 6"):
         run(tmp_path, tiny_bert, "more", data=data, train=data, shots=6)
+
+
+def test_intervals_of_few_shot_f1_are_those_of_pairs_drawn_one_by_one(tmp_path, tiny_bert, data):
+    rows = [(a, b, int(n % 3 == 0)) for n, (a, b) in enumerate(itertools.combinations(TEXTS, 2))]
+    rows += [(text, text, int(n != 2)) for n, text in enumerate(TEXTS)]
+    test = write(tmp_path / "test.tsv", rows)
+    results = run(tmp_path, tiny_bert, data=test, train=data, shots=2, splits=[1, 2], tune=True, seed=3)
+    lines = [json.loads(line) for line in (tmp_path / "out" / "predictions.jsonl").read_text().splitlines()]
+
+    def f1(rows, way, splits):
+        gold = [lines[row]["label"] for row in rows]
+        return np.mean(
+            [f1_score(gold, [lines[row][way][n] for row in rows], zero_division=0) for n in splits]
+        )
+
+    for way, figures in results["few_shot"].items():
+
+        def limits(splits, way=way):
+            return loop_interval(len(rows), lambda drawn: f1(drawn, way, splits), draws=20, seed=3)
+
+        assert figures["f1_ci"] == pytest.approx(limits(["1", "2"]), abs=1e-4)
+        assert figures["splits_ci"] == {n: pytest.approx(limits([n]), abs=1e-4) for n in ("1", "2")}
+        low, high = figures["f1_ci"]
+        assert low < figures["f1"] < high
+        line = f"{way}: {figures['f1']:.2f} ± {figures['error']:.2f}  [{low:.2f}, {high:.2f}]"
+        assert line in paraphrase_table(results)
+    assert (
+        "±: standard error over the splits; brackets: 95 % interval over the pairs"
+        in paraphrase_table(results).splitlines()
+    )
+
+
+def test_results_of_an_earlier_version_have_no_intervals_of_f1(tmp_path, tiny_bert, data):
+    results = run(tmp_path, tiny_bert, data=data, train=data, shots=2, splits=[1, 2])
+    frozen = results["few_shot"]["frozen"]
+    del frozen["f1_ci"], frozen["splits_ci"]
+    (tmp_path / "out" / "results.json").write_text(json.dumps(results))
+    assert run(tmp_path, tiny_bert, data=data, train=data, shots=2, splits=[1, 2]) == results
+    shown = f"frozen: {frozen['f1']:.2f} ± {frozen['error']:.2f}\n±: standard error over the splits\n"
+    assert shown in paraphrase_table(results)
 
 
 def test_pairs_that_a_split_learned_are_counted_and_one_split_has_no_error(tmp_path, tiny_bert, data):

@@ -8,6 +8,7 @@ import torch
 from pydantic import ValidationError
 from sklearn.metrics import accuracy_score, roc_auc_score
 from tests.planned import planned
+from tests.resamples import loop_interval
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 import pairsmith
@@ -15,14 +16,13 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Silent
 from pairsmith.data.sentiment import Opinion, read_opinions
 from pairsmith.methods.quip.sentiment import NEUTRAL, PROMPTS, Judged
-from pairsmith.metrics.auroc import auroc
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import sentiment as module
-from pairsmith.steps.evaluate.sentiment import accuracies, evaluate_sentiment, judge, of_prompts
+from pairsmith.steps.evaluate.sentiment import evaluate_sentiment, judge, of_prompts, sentiment_figures
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 
 pytestmark = pytest.mark.slow
@@ -53,16 +53,55 @@ def test_the_ranking_tells_classes_apart_that_a_bias_hides():
     scores = np.array([[[5.0, 1.0], [5.0, 3.0], [5.0, 2.0]]])
     judged, gold = Judged(scores, np.zeros((1, 2)), [""] * 3), np.array([False, True, True])
     assert not judged.positive("plain").any()
-    assert of_prompts("auroc", [100 * auroc(leads, gold) for leads in judged.leads()]) == {
-        "auroc": 100.0, "error": None, "prompts": [100.0],
+    assert sentiment_figures(judged, gold, bootstrap=20)["ranking"] == {
+        "auroc": 100.0, "auroc_ci": [100.0, 100.0], "error": None, "prompts": [100.0],
+        "prompts_ci": [[100.0, 100.0]],
     }  # fmt: skip
 
 
-def test_accuracies_and_their_standard_error_by_hand():
-    predictions = np.array([[True, True], [True, False]])
-    assert accuracies(predictions, np.array([True, False])) == {
-        "accuracy": 75.0, "error": 25.0, "prompts": [50.0, 100.0],
+def test_a_mean_over_prompts_with_its_uncertainty_by_hand():
+    draws = np.array([[40.0, 90.0], [60.0, 100.0]])  # means 65 and 80
+    assert of_prompts("accuracy", [50.0, 100.0], draws) == {
+        "accuracy": 75.0, "accuracy_ci": [65.375, 79.625], "error": 25.0, "prompts": [50.0, 100.0],
+        "prompts_ci": [[40.5, 59.5], [90.25, 99.75]],
     }  # fmt: skip
+    without = of_prompts("accuracy", [50.0, 100.0], np.empty((0, 2)))
+    assert (without["accuracy_ci"], without["prompts_ci"]) == (None, [None, None])
+
+
+def test_intervals_are_those_of_texts_drawn_one_by_one():
+    """Centred scores are centred anew in each resample."""
+    rng = np.random.default_rng(0)
+    judged, gold = (
+        Judged(rng.normal(size=(6, 20, 2)), rng.normal(size=(6, 2)), [""] * 20),
+        rng.random(20) < 0.5,
+    )
+    figures, leads = sentiment_figures(judged, gold, bootstrap=15, seed=3), judged.leads()
+    bias = judged.neutral[:, 1] - judged.neutral[:, 0]
+
+    def accuracy(rows, prompt, calibration):
+        scores = leads[prompt, rows]
+        bound = {"plain": 0, "calibrated": bias[prompt], "centred": scores.mean()}[calibration]
+        return accuracy_score(gold[rows], scores > bound)
+
+    def area(rows, prompt, _):
+        return roc_auc_score(gold[rows], leads[prompt, rows]) if len(set(gold[rows])) == 2 else np.nan
+
+    for calibration in ("plain", "calibrated", "centred", "ranking"):
+        name, measure = ("auroc", area) if calibration == "ranking" else ("accuracy", accuracy)
+
+        def of(prompts, measure=measure, calibration=calibration):
+            return loop_interval(
+                20,
+                lambda rows: np.mean([measure(rows, prompt, calibration) for prompt in prompts]),
+                draws=15,
+                seed=3,
+            )
+
+        own = figures[calibration]
+        assert own[f"{name}_ci"] == pytest.approx(of(range(6)), abs=1e-4)
+        assert own["prompts_ci"] == [pytest.approx(of([prompt]), abs=1e-4) for prompt in range(6)]
+    assert figures["plain"]["best_prompt_ci"] == figures["plain"]["prompts_ci"][4]
 
 
 def test_scores_are_those_of_direct_computation_and_rationales_stand_in_the_texts(student):
@@ -105,9 +144,12 @@ def test_results_and_a_line_for_each_text(student, data, tmp_path, capsys):
         ranked, right = roc_auc_score(gold, leads), accuracy_score(gold, [lead > 0 for lead in leads])
         assert results["ranking"]["prompts"][prompt] == pytest.approx(100 * ranked, abs=1e-4)
         assert results["plain"]["prompts"][prompt] == pytest.approx(100 * right, abs=1e-4)
-    shown = capsys.readouterr().out
+    shown, plain = capsys.readouterr().out, results["plain"]
+    low, high = plain["accuracy_ci"]
+    assert f"plain       {plain['accuracy']:.2f} ± {plain['error']:.2f}  [{low:.2f}, {high:.2f}]" in shown
     assert "calibrated" in shown
     assert "AUROC" in shown
+    assert "±: standard error over the prompts; brackets: 95 % interval over the texts" in shown
     assert evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Silent())) == results
 
 

@@ -232,6 +232,8 @@ def test_a_model_and_an_evaluation(tmp_path):
                 "f1": 40.0,
                 "f1_ci": [38.0, 42.5],
                 "layers": {"1": 3},
+                "splits": {"13": 41.0},
+                "splits_ci": {"13": [37.0, 44.5]},
                 "count": 7,
                 "negatives": "sampled",
                 "by_program": True,
@@ -242,6 +244,7 @@ def test_a_model_and_an_evaluation(tmp_path):
     text = text_of(page_of(evaluation, tmp_path / "two"))
     assert "f140.0038.00 to 42.50" in text
     assert "layers · 13" in text
+    assert "splits · 1341.0037.00 to 44.50" in text
     assert "negativessampled" in text
     assert warnings_in(tmp_path / "two") == [
         "measured on only 7 rows, too few for reliable figures",

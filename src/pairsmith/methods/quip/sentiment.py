@@ -20,6 +20,7 @@ from pairsmith.core.arrays import Float64s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.core.progress import Progress, Silent
+from pairsmith.metrics.bootstrap import resampled_sums
 from pairsmith.models.encode import beginning, not_finite, results_by_length
 from pairsmith.models.heads import TextModel
 from pairsmith.models.reader import (
@@ -95,7 +96,30 @@ class Judged:
         the neutral texts (Q11). ``centred`` first subtracts the mean scores of the texts themselves; that
         needs no labels, but assumes that both classes are about equally frequent.
         """
+        return self._positive(self.leads(), calibration)
+
+    def accuracy_draws(
+        self, gold: NDArray[np.bool_], calibration: Calibration, *, draws: int, rng: np.random.Generator
+    ) -> Float64s:
+        """The accuracy of each prompt on each of ``draws`` bootstrap resamples: ``(draws, p)``, in [0, 1].
+
+        A resample draws n texts with replacement, the same ones for all prompts. ``centred`` predictions are
+        made anew in each resample, as they depend on the mean scores of its texts. ``gold`` is ``(n,)``:
+        whether each text is positive.
+        """
+        count = len(gold)
+        if calibration != "centred":  # the predictions are the same in each resample
+            correct = (self.positive(calibration) == gold).T.astype(np.int64)
+            return resampled_sums(correct, draws=draws, rng=rng) / count
         leads = self.leads()
+        accuracies: Float64s = np.empty((draws, len(leads)))
+        for draw in accuracies:
+            rows = rng.integers(0, count, size=count)
+            draw[:] = (self._positive(leads[:, rows], calibration) == gold[rows]).mean(axis=1)
+        return accuracies
+
+    def _positive(self, leads: Float64s, calibration: Calibration) -> NDArray[np.bool_]:
+        """What ``positive`` returns, for texts with these ``leads``, ``(p, m)``."""
         bias: Float64s = np.zeros((len(leads), 1))
         if calibration == "calibrated":
             bias = self.neutral[:, 1:] - self.neutral[:, :1]

@@ -18,7 +18,7 @@ from pairsmith.methods.quip.names import (
     tag_after_training,
     types_of,
 )
-from pairsmith.metrics.entities import entity_f1
+from pairsmith.metrics.entities import entity_counts
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, require_question_heads
 from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 from pairsmith.runs import hash_source
@@ -30,6 +30,7 @@ from pairsmith.steps.evaluate.results import (
     mean_line,
     over_splits,
     trained_on_line,
+    uncertainty_line,
 )
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.steps.planning import evenly_spaced
@@ -77,7 +78,7 @@ def few_and_test(
     settings: EvaluateNerSettings,
 ) -> tuple[list[list[TaggedSentence]], list[TaggedSentence]]:
     """The training sentences of each split, and the test sentences."""
-    entity_f1([["O"]], [["O"]])  # reports a missing package before anything is read
+    entity_counts([["O"]], [["O"]])  # reports a missing package before anything is read
     *train, test = sentence_sources(settings).values()
     splits = [read_tagged(source) for source in train]
     if settings.whole:
@@ -128,10 +129,10 @@ def _compute(
                         seed=number,
                         advance=bar.advance,
                     )
-                by_split[number] = entity_f1(gold, tags)
+                by_split[number] = entity_counts(gold, tags)
                 for of_sentence, sentence_tags in zip(predicted, tags, strict=True):
                     of_sentence.setdefault(start, {})[str(number)] = sentence_tags
-            figures[start] = over_splits(by_split)
+            figures[start] = over_splits(by_split, bootstrap=settings.bootstrap, seed=settings.seed)
     trained_on = count_trained_on(
         ([text_of(sentence)] for split in splits for sentence in split),
         ([text_of(sentence)] for sentence in test),
@@ -187,11 +188,10 @@ def text_of(sentence: TaggedSentence) -> str:
 
 def ner_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a text table."""
-    lines = [f"{results['count']:,} sentences", f"{'start':<12}{'entity F1 ×100':<18}of each split"]
-    for name in ("random", "questions"):
-        if name in results:
-            figures = results[name]
-            lines.append(mean_line(name, figures["f1"], figures["error"], figures["splits"].values()))
+    lines = [f"{results['count']:,} sentences", f"{'start':<12}{'entity F1 ×100':<36}of each split"]
+    starts = [name for name in ("random", "questions") if name in results]
+    lines += [mean_line(name, results[name], "f1", results[name]["splits"].values()) for name in starts]
+    lines += uncertainty_line(results[starts[0]], "f1", "splits", "sentences")
     lines += trained_on_line(results, "sentences")
     return "\n".join(lines)
 
@@ -223,6 +223,7 @@ evaluate_ner = Evaluation("evaluate ner", few_and_test, _compute, ner_table, _pl
 
 ``predictions.jsonl`` has a line for each test sentence: its words, its tags, and the tags that were
 ``predicted``, for each start and split. ``results.json`` has the entity F1 ×100 for ``random`` and
-``questions`` (see ``over_splits``), the number of test sentences (``count``), and the number of test
-sentences that are also training sentences of a split (``trained_on``).
+``questions``, with its uncertainty over splits and over sentences (see ``over_splits``), the number of test
+sentences (``count``), and the number of test sentences that are also training sentences of a split
+(``trained_on``).
 """

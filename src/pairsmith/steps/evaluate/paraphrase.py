@@ -22,6 +22,7 @@ from pairsmith.methods.quip.paraphrase import (
 )
 from pairsmith.metrics.auroc import auroc_draws
 from pairsmith.metrics.bootstrap import interval, rounded_interval
+from pairsmith.metrics.classification import binary_counts
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import hash_source
 from pairsmith.runs.estimate import Before, Estimate
@@ -31,6 +32,7 @@ from pairsmith.steps.evaluate.results import (
     count_trained_on,
     over_splits,
     trained_on_line,
+    uncertainty_line,
     with_error,
     with_interval,
 )
@@ -93,8 +95,13 @@ def _compute(
         training = chain.from_iterable(train.pairs.values())
         figures["trained_on"] = count_trained_on(map(texts_of, training), map(texts_of, pairs))
         figures["few_shot"] = {
-            encoder_kind: over_splits({n: 100 * f1 for n, f1 in by_split.items()}) | {"shots": settings.shots}
-            for encoder_kind, by_split in detected.few_shot.items()
+            encoder_kind: over_splits(
+                {split: binary_counts(predicted, positive) for split, predicted in by_split.items()},
+                bootstrap=settings.bootstrap,
+                seed=settings.seed,
+            )
+            | {"shots": settings.shots}
+            for encoder_kind, by_split in detected.predictions.items()
         }
     rows = [
         {"sentence1": pair.sentence1, "sentence2": pair.sentence2, "label": pair.label, "score": score}
@@ -126,11 +133,11 @@ def paraphrase_table(results: Mapping[str, Any]) -> str:
     lines = [head, line + with_interval(results, "auroc")]
     if results["negatives"] == "sampled":
         lines.append("the pairs with label 0 were sampled by pairsmith")
-    for name, figures in results.get("few_shot", {}).items():
-        lines.append(
-            f"F1 ×100 with {figures['shots']} pairs per class, {name}: "
-            f"{with_error(figures['f1'], figures['error'])}"
-        )
+    few_shot = results.get("few_shot", {})
+    for name, figures in few_shot.items():
+        lines.append(f"F1 ×100 with {figures['shots']} pairs per class, {name}: {with_error(figures, 'f1')}")
+    if few_shot:
+        lines += uncertainty_line(few_shot["frozen"], "f1", "splits", "pairs")
     lines += trained_on_line(results, "pairs")
     return "\n".join(lines)
 
@@ -189,8 +196,9 @@ predictions with ``frozen`` and ``tuned`` encoders for each split. ``results.jso
 - ``auroc`` ×100 with its 95 % interval (``auroc_ci``), and the ``layer`` whose vectors were compared;
 - ``count``, the number of pairs, and ``positives``, the number of paraphrases among them;
 - ``negatives``: ``people`` if the data have labels, ``sampled`` if the negatives were sampled;
-- with training pairs: ``few_shot``, for ``frozen`` and ``tuned`` encoders the F1 ×100 (see ``over_splits``)
-  and the ``shots``; ``negatives learned from``, the origin of the training pairs' negatives; ``trained_on``,
-  the number of pairs that are also training pairs of a split;
+- with training pairs: ``few_shot``, for ``frozen`` and ``tuned`` encoders the F1 ×100 with its uncertainty
+  over splits and over pairs (see ``over_splits``) and the ``shots``; ``negatives learned from``, the origin
+  of the training pairs' negatives; ``trained_on``, the number of pairs that are also training pairs of a
+  split;
 - with human judgements: ``layers``, the correlation ×100 of each layer with them.
 """

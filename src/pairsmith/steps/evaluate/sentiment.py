@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sentiment import Opinion, read_opinions
@@ -18,14 +19,14 @@ from pairsmith.methods.quip.sentiment import (
     judge_by_questions,
     judge_by_reader,
 )
-from pairsmith.metrics.auroc import auroc
-from pairsmith.metrics.bootstrap import mean_and_error
+from pairsmith.metrics.auroc import auroc, auroc_draws
+from pairsmith.metrics.bootstrap import interval, mean_and_error, rounded_interval
 from pairsmith.models.heads import TextModel, load_with_head
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.results import Evaluated, mean_line
+from pairsmith.steps.evaluate.results import Evaluated, mean_line, uncertainty_line
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 from pairsmith.steps.planning import counted
 from pairsmith.steps.shared import load_options, named
@@ -45,12 +46,11 @@ def _compute(
 ) -> Evaluated:
     judged = judge(settings, progress)([opinion.text for opinion in opinions])
     gold = np.array([opinion.positive for opinion in opinions])
-    predicted = {name: judged.positive(name) for name in CALIBRATIONS}
-    figures: dict[str, Any] = {name: accuracies(positive, gold) for name, positive in predicted.items()}
-    figures["ranking"] = of_prompts("auroc", [100 * auroc(leads, gold) for leads in judged.leads()])
+    figures = sentiment_figures(judged, gold, bootstrap=settings.bootstrap, seed=settings.seed)
     scores = judged.scores.swapaxes(0, 1).tolist()
-    rows = zip(opinions, scores, predicted["calibrated"].T.tolist(), judged.rationales, strict=True)
-    return figures | {"count": len(opinions)}, [
+    predicted = judged.positive("calibrated").T.tolist()
+    rows = zip(opinions, scores, predicted, judged.rationales, strict=True)
+    return figures, [
         {
             "text": opinion.text,
             "positive": opinion.positive,
@@ -86,32 +86,59 @@ def judge(
     return named(settings.model)(score)
 
 
-def accuracies(predicted: NDArray[np.bool_], gold: NDArray[np.bool_]) -> dict[str, Any]:
-    """The accuracy ×100 of each prompt, their mean, and its standard error.
+def sentiment_figures(
+    judged: Judged, gold: NDArray[np.bool_], *, bootstrap: int = 1000, seed: int = 0
+) -> dict[str, Any]:
+    """The figures of ``results.json``: accuracy and AUROC ×100 of the p prompts, and the number of texts.
 
-    ``predicted`` is ``(p, n)``, the predictions of p prompts for n texts; ``gold`` is ``(n,)``; True means
-    positive. ``best_prompt`` is the accuracy of the prompt ``RATIONALES``, the paper's best on SST-2.
+    ``gold`` is ``(n,)``, whether each text is positive; both classes occur. Each of the ``bootstrap``
+    resamples draws n texts with replacement; ``seed`` alone decides which, so that all figures are computed
+    over the same resamples. ``best_prompt`` is the accuracy of the prompt ``RATIONALES``, the paper's best on
+    SST-2, if there is such a prompt.
     """
-    figures = of_prompts("accuracy", (100.0 * (predicted == gold).mean(axis=1)).tolist())
-    return figures | ({"best_prompt": figures["prompts"][RATIONALES]} if len(predicted) > RATIONALES else {})
+    figures: dict[str, Any] = {}
+    for name in CALIBRATIONS:
+        values = 100.0 * (judged.positive(name) == gold).mean(axis=1)
+        draws = judged.accuracy_draws(gold, name, draws=bootstrap, rng=np.random.default_rng(seed))
+        accuracy = of_prompts("accuracy", values.tolist(), 100.0 * draws)
+        if len(values) > RATIONALES:
+            accuracy["best_prompt"] = accuracy["prompts"][RATIONALES]
+            accuracy["best_prompt_ci"] = accuracy["prompts_ci"][RATIONALES]
+        figures[name] = accuracy
+    leads = judged.leads()
+    by_prompt = [auroc_draws(lead, gold, draws=bootstrap, rng=np.random.default_rng(seed)) for lead in leads]
+    areas = [100.0 * auroc(lead, gold) for lead in leads]
+    figures["ranking"] = of_prompts("auroc", areas, 100.0 * np.stack(by_prompt, axis=1))
+    return figures | {"count": len(gold)}
 
 
-def of_prompts(name: str, values: Sequence[float]) -> dict[str, Any]:
-    """A figure for ``results.json``: its mean over the prompts, the standard error, and each prompt's value.
+def of_prompts(name: str, values: Sequence[float], draws: Float64s) -> dict[str, Any]:
+    """A figure of p prompts for ``results.json``.
 
-    With a single prompt, the error is None.
+    - ``name``: the mean over the prompts, with its 95 % interval over the texts (``{name}_ci``) and its
+      standard ``error`` over the prompts, which is None with a single prompt;
+    - ``prompts``: each prompt's value; ``prompts_ci``: its 95 % interval over the texts.
+
+    ``draws``, ``(draws, p)``, are the prompts' values on bootstrap resamples of the texts; without any, the
+    intervals are None.
     """
     mean, error = mean_and_error(values)
-    return {name: mean, "error": error, "prompts": [round(value, 4) for value in values]}
+    return {
+        name: mean,
+        f"{name}_ci": rounded_interval(interval(draws.mean(axis=1))),
+        "error": error,
+        "prompts": [round(value, 4) for value in values],
+        "prompts_ci": [rounded_interval(interval(column)) for column in draws.T],
+    }
 
 
 def sentiment_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a text table."""
-    lines = [f"{results['count']:,} texts", f"{'':<12}{'accuracy ×100':<18}of each prompt"]
+    lines = [f"{results['count']:,} texts", f"{'':<12}{'accuracy ×100':<36}of each prompt"]
     rows = [(name, name, "accuracy") for name in CALIBRATIONS] + [("ranking", "AUROC", "auroc")]
     for name, label, key in rows:
-        figures = results[name]
-        lines.append(mean_line(label, figures[key], figures["error"], figures["prompts"]))
+        lines.append(mean_line(label, results[name], key, results[name]["prompts"]))
+    lines += uncertainty_line(results["ranking"], "auroc", "prompts", "texts")
     return "\n".join(lines)
 
 
@@ -133,9 +160,10 @@ question of each prompt, without calibration; the calibrated prediction of each 
 class that it supports, which is the prediction of the prompt ``RATIONALES``. ``results.json`` has
 
 - for ``calibrated``, ``centred`` and ``plain`` scores (see ``Judged.positive``): the ``accuracy`` ×100, the
-  mean over the prompts, its standard ``error``, the accuracy of each prompt (``prompts``), and
-  ``best_prompt``;
-- for ``ranking``: the mean AUROC ×100 (``auroc``), which does not depend on the calibration, with ``error``
-  and ``prompts``;
+  mean over the prompts, with its 95 % interval over the texts (``accuracy_ci``) and its standard ``error``
+  over the prompts, the accuracy of each prompt (``prompts``, ``prompts_ci``), and ``best_prompt`` with
+  ``best_prompt_ci``;
+- for ``ranking``: the mean AUROC ×100 (``auroc``), which does not depend on the calibration, with
+  ``auroc_ci``, ``error``, ``prompts`` and ``prompts_ci``;
 - ``count``: the number of texts.
 """

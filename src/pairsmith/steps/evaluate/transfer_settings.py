@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, TextLength, TrainingDtype
 from pairsmith.core.settings import BY_CONTENT, Listed, NoEffectError, Settings, refuse
-from pairsmith.steps.evaluate.settings import Bootstraps
+from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed
 
 
 def _distinct(splits: list[int]) -> list[int]:
@@ -121,6 +121,8 @@ class EvaluateSentimentSettings(Settings):
         "own limit.",
     )
     batch_tokens: BatchTokens = None
+    bootstrap: Bootstraps = 1000
+    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -194,6 +196,8 @@ class EvaluateNerSettings(Settings):
         description="Largest number of tokens of a sentence; words beyond it are tagged O. Unset: the "
         "model's own limit.",
     )
+    bootstrap: Bootstraps = 1000
+    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: TrainingDtype = "float32"
 

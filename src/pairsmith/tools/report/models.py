@@ -33,6 +33,14 @@ MEANINGS = {
     "evaluate labels": "“mean” is the mean cosine similarity of a label's pairs under a sentence encoder. "
     "“gap” is the mean of the highest label minus the mean of the lowest one: near 0, the labels do not "
     "differ.",
+    "evaluate paraphrase": "auroc and f1 are ×100. auroc is the share of pairs of a paraphrase and another "
+    "pair in which the paraphrase has the larger BERTScore. f1 is the mean after training on each split: "
+    "“error” is its standard error over the splits, its interval is over the test pairs.",
+    "evaluate sentiment": "All figures are ×100. accuracy and auroc are means over the prompts: “error” is "
+    "the standard error over the prompts, the interval is over the texts. auroc is the share of pairs of a "
+    "positive and a negative text in which the positive text has the larger score.",
+    "evaluate ner": "f1 is the F1 of entities, ×100, the mean after training on each split: “error” is its "
+    "standard error over the splits, its interval is over the test sentences.",
     "evaluate retrieval": "All figures are ×100. ndcg@10 is high if relevant documents are at the top of the "
     "first ten; recall@100 is the share of the relevant documents among the first hundred.",
 }
@@ -217,15 +225,21 @@ def _comparisons(beside: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, 
         yield from ((f"{suite} · {name}", figure) for name, figure in figures.items())
 
 
-def figure_rows(results: Mapping[str, Any], above: Sequence[str] = ()) -> Iterator[tuple[str, str, str]]:
-    """Name, value and 95 % interval of every number in the results; the interval is "" if there is none."""
+def figure_rows(
+    results: Mapping[str, Any], above: Sequence[str] = (), intervals: Mapping[str, Any] | None = None
+) -> Iterator[tuple[str, str, str]]:
+    """Name, value and 95 % interval of every number in the results; the interval is "" if there is none.
+
+    A number's interval is beside it, or in ``intervals``, which has intervals by the names in ``results``.
+    """
     for name, value in results.items():
         if name in _NOT_FIGURES or name.endswith("_ci"):
             continue
         if isinstance(value, Mapping):
-            yield from figure_rows(value, (*above, name))
+            yield from figure_rows(value, (*above, name), results.get(f"{name}_ci"))
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            limits = results.get(f"{name}_ci") or (results.get("ci") if name == "mean" else None)
+            limits = results.get(f"{name}_ci") or (intervals or {}).get(name)
+            limits = limits or (results.get("ci") if name == "mean" else None)
             spread = f"{limits[0]:.2f} to {limits[1]:.2f}" if isinstance(limits, list) else ""
             yield shown_text(" · ".join((*above, name)), 100), number(value, 2), spread
 
