@@ -15,6 +15,7 @@ from pairsmith.data.squad import QUESTION
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.attribution import Sources
 from pairsmith.runs.croissant import as_json, describe, schemas_of
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.provenance import Attribution
 from pairsmith.tools.export.route import export
 from pairsmith.tools.settings import ExportSettings
@@ -57,9 +58,7 @@ def taught(n):
 
 def dataset_folder(out, schema, row, rejects=(), card=None):
     """Two shards, and a validation split in the first."""
-    writer = FolderWriter.start(
-        Run(out, Silent()), step="generate", schema=schema, settings={}, inputs={}, models={}
-    )
+    writer = FolderWriter.start(Run(out, Silent()), Identity.of("generate", {}), schema)
     for shard, splits in enumerate(({"train": [0, 1, 2], "validation": [3]}, {"train": [4, 5]})):
         tables = {
             split: pa.Table.from_pylist([row(n) for n in some], schema) for split, some in splits.items()

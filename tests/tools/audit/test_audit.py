@@ -26,6 +26,7 @@ from pairsmith.data.schemas import (
 from pairsmith.data.squad import QUESTION
 from pairsmith.data.tasks import load_task
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, Sources
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.status import status_lines
 from pairsmith.tools.audit.agreement import annotator_agreement, label_confusion, wilson
 from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
@@ -122,9 +123,7 @@ def test_people_are_told_what_the_labels_of_a_task_mean(tmp_path):
 
 def rows_folder(path, schema, rows, settings=None):
     table = pa.Table.from_pylist([row if isinstance(row, dict) else asdict(row) for row in rows], schema)
-    writer = FolderWriter.start(
-        Run(path, Silent()), step="ask", schema=schema, settings=settings or {}, inputs={}, models={}
-    )
+    writer = FolderWriter.start(Run(path, Silent()), Identity.of("ask", settings or {}), schema)
     writer.commit_all({"train": table}, REJECT.empty_table())
     return writer.finish(Card("t", "d"))
 

@@ -13,6 +13,7 @@ import torch
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run
 from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.search.exact import Neighbours
@@ -61,15 +62,7 @@ def train_indexes(
         the folder, with the columns of ``TRAINED``.
     """
     todo = [ToTrain(number, group, side) for number, (group, side) in enumerate(searched)]
-    writer = start_part(
-        run,
-        step="train-index",
-        schema=TRAINED,
-        settings={"index": name},
-        inputs=inputs,
-        models={},
-        planned=len(todo),
-    )
+    writer = start_part(run, Identity.of("train-index", {"index": name}, inputs), TRAINED, planned=len(todo))
     if not writer.finished:
         left = [index for index in todo if not writer.is_done(index.number)]
         commit_each(

@@ -12,6 +12,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.filters import AGREEMENT
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.runs import Card, FolderWriter, Run, Sources
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import write_atomic
 from pairsmith.tools.audit.agreement import AnnotatorLabels
 from pairsmith.tools.audit.rows import Audit
@@ -90,14 +91,15 @@ def write_labelled(
             )
     writer = FolderWriter.start(
         Run(out, Silent(), fresh=True),
-        step="audit",
-        schema=schema,
-        settings={
-            "labels": list(audit.labels),
-            "answers": {name: dict(labels) for name, labels in said.items()},
-        },
-        inputs={"data": source},
-        models={},
+        Identity.of(
+            "audit",
+            {
+                "labels": list(audit.labels),
+                "answers": {name: dict(labels) for name, labels in said.items()},
+            },
+            {"data": source},
+        ),
+        schema,
     )
     writer.commit_all({"train": pa.Table.from_pylist(rows, schema)}, to_table(rejects, REJECT))
     writer.finish(
