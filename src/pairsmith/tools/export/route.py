@@ -19,7 +19,6 @@ from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
 from pairsmith.runs.folder import check_files
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors, write_atomic
-from pairsmith.tools.export import negatives
 from pairsmith.tools.export.forms import FORMS
 from pairsmith.tools.export.table import csv_files, nested, table_rows
 from pairsmith.tools.record import recorded
@@ -90,12 +89,15 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
     if left_out := sum(map(len, by_split.values())) - sum(map(len, rows.values())):
         what, why = what_is_missing(kind)
         run.progress.say(f"left out {left_out:,} rows, as there is {what} ({why})")
-    tuples = kind is WITH_NEGATIVES and settings.form in ("sentence-transformers", "scored-tuples")
-    if tuples and (fewer := negatives.left_out(rows)):
-        run.progress.say(
-            f"left out {fewer:,} rows, as they have fewer than {negatives.most_negatives(rows)} negatives; "
-            "--form triplets writes all rows"
-        )
+    if kind is WITH_NEGATIVES and settings.form in ("sentence-transformers", "scored-tuples"):
+        most = max((len(row["negatives"]) for own in rows.values() for row in own), default=0)
+        read_rows = sum(map(len, rows.values()))
+        rows = {split: [row for row in own if len(row["negatives"]) == most] for split, own in rows.items()}
+        if fewer := read_rows - sum(map(len, rows.values())):
+            run.progress.say(
+                f"left out {fewer:,} rows, as they have fewer than {most} negatives; --form triplets writes "
+                "all rows"
+            )
     return _contents(FORMS[settings.form](rows, kind))
 
 
