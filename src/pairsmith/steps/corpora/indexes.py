@@ -144,9 +144,7 @@ class Indexes:
             advance: is called as by ``faiss_search``.
         """
         index = self._of(block.group, block.side, block.others, others)
-        near, measured = faiss_search(
-            queries, others[slice(*block.others)], k, index=index, recall=recall, advance=advance
-        )
+        near, measured = faiss_search(queries, index, k, recall=recall, advance=advance)
         near.ids.add_(block.others[0])
         return near, measured
 
