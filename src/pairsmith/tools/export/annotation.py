@@ -30,7 +30,7 @@ def label_studio_files(splits: Splits, kind: RowKind) -> Files:
         data = {"data": {"id": row["id"], **_texts(row, fields)}}
         if kind.claim not in _SUGGESTED:
             return data
-        chosen = {"choices": [_label(row, kind)]}
+        chosen = {"choices": [label_text(row[kind.claim])]}
         prediction = {"from_name": "label", "to_name": fields[0], "type": "choices", "value": chosen}
         return {**data, "predictions": [{"model_version": "pairsmith", "result": [prediction]}]}
 
@@ -67,7 +67,10 @@ def argilla_files(splits: Splits, kind: RowKind) -> Files:
         texts = {"id": str(row["id"]), "fields": _texts(row, fields)}
         if kind.claim not in _SUGGESTED:
             return texts
-        return {**texts, "suggestions": {"label": {"value": _label(row, kind), "agent": "pairsmith"}}}
+        return {
+            **texts,
+            "suggestions": {"label": {"value": label_text(row[kind.claim]), "agent": "pairsmith"}},
+        }
 
     for split, rows in splits.items():
         yield f"{split}.json", [_json([record(row) for row in rows])]
@@ -90,15 +93,10 @@ def _texts(row: Row, fields: Sequence[str]) -> Mapping[str, str]:
     return {name: row["answers"]["text"][0] if name == "answer" else str(row[name]) for name in fields}
 
 
-def _label(row: Row, kind: RowKind) -> str:
-    value = row[kind.claim]
-    return label_text(value) if isinstance(value, float) else str(value)
-
-
 def _choices(splits: Splits, kind: RowKind, form: str) -> Sequence[str]:
     if kind.claim not in _SUGGESTED:
         return _FITS
-    labels = sorted({_label(row, kind) for rows in splits.values() for row in rows})
+    labels = sorted({label_text(row[kind.claim]) for rows in splits.values() for row in rows})
     if len(labels) > _MOST_LABELS:
         raise SettingsError(
             f"--form {form} makes a button for each {kind.claim}, but these rows have {len(labels)} "
