@@ -93,7 +93,8 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
     lines = [plain_table(cells)]
     if recipe_total.scratch:
         lines.append(
-            f"peak disk use during the run, with checkpoints: {_bytes(recipe_total.disk + recipe_total.scratch)}"
+            "peak disk use during the run, with checkpoints: "
+            f"{_bytes(recipe_total.disk + recipe_total.scratch)}"
         )
     if any(recipe_total.bought) and prices is None:
         read, written = recipe_total.bought
