@@ -18,6 +18,7 @@ from common import write
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs.identity import Identity
 from pairsmith.tools.report.route import report
 from pairsmith.tools.settings import ReportSettings
 
@@ -52,9 +53,7 @@ def main() -> None:
 def make(folder: Path, rows: int, words: int, size: int) -> None:
     """A data set of that many rows in shards of ``size``."""
     rng = np.random.default_rng(0)
-    writer = FolderWriter.start(
-        Run(folder, Silent()), step="generate", schema=SCORED_PAIR, settings={}, inputs={}, models={}
-    )
+    writer = FolderWriter.start(Run(folder, Silent()), Identity.of("generate", {}), SCORED_PAIR)
     if writer.finished:
         return
     for shard in range(-(-rows // size)):

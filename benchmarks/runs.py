@@ -21,6 +21,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
 from pairsmith.runs import FolderWriter, Run
 from pairsmith.runs.folder import FileEntry, ShardEntry, read_manifest, run_of
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.status import status_lines
 from pairsmith.steps.generate.route import generate
@@ -52,15 +53,7 @@ def main() -> None:
 
 
 def start(out: Path, planned: int) -> FolderWriter:
-    return FolderWriter.start(
-        Run(out, Silent()),
-        step="generate",
-        schema=SCORED_PAIR,
-        settings={},
-        inputs={},
-        models={},
-        planned=planned,
-    )
+    return FolderWriter.start(Run(out, Silent()), Identity.of("generate", {}), SCORED_PAIR, planned=planned)
 
 
 def commits(out: Path, shards: int) -> dict[str, float]:

@@ -29,7 +29,7 @@ from common import write
 from pairsmith.methods.mining.candidates import NeighboursInMemory, score_candidates
 from pairsmith.runs.sorting import Rows
 from pairsmith.search.exact import two_way_search
-from pairsmith.search.faiss_search import faiss_search
+from pairsmith.search.faiss_search import FaissIndex, faiss_search
 from pairsmith.search.selection import pairs_of, select_pairs
 
 WIDTH = 384
@@ -174,7 +174,13 @@ def point(count: int, k: int, index: str | None) -> dict[str, Any]:
 
 def by_index(x: Tensor, y: Tensor, k: int, index: str) -> float:
     """Search both ways with an index; the smaller recall."""
-    return min(faiss_search(a, b, k, index=index)[1] for a, b in ((x, y), (y, x)))
+    recalls = []
+    for queries, others in ((x, y), (y, x)):
+        faiss_index = FaissIndex(index, others.shape[1])
+        faiss_index.train(others)
+        faiss_index.hold(others)
+        recalls.append(faiss_search(queries, faiss_index, k)[1])
+    return min(recalls)
 
 
 def random_vectors(count: int, seed: int) -> Tensor:

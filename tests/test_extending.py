@@ -23,7 +23,7 @@ from pydantic import Field
 
 from pairsmith.core.settings import BY_CONTENT, Settings
 from pairsmith.data.readers import read_pairs
-from pairsmith.runs import Run, hash_source
+from pairsmith.runs import Identity, Run, hash_source
 from pairsmith.steps.evaluate.results import evaluate_once
 
 
@@ -42,8 +42,8 @@ def evaluate_length(settings: EvaluateLengthSettings, run: Run) -> dict[str, obj
         counts = [len(text.split()) if settings.unit == "words" else len(text) for text in texts]
         return {"mean": sum(counts) / len(counts)}, [{"length": count} for count in counts]
 
-    inputs = {"data": hash_source(settings.data)}
-    return evaluate_once(run, "evaluate-length", settings, inputs=inputs, models={}, compute=compute)
+    identity = Identity.of("evaluate-length", settings.deciding(), {"data": hash_source(settings.data)})
+    return evaluate_once(run, identity, settings, compute)
 '''
 
 STEP = '''
@@ -54,7 +54,7 @@ from pydantic import Field
 from pairsmith.core.settings import BY_CONTENT, Settings
 from pairsmith.data.readers import read_pairs
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
-from pairsmith.runs import Card, FolderWriter, Run, hash_source
+from pairsmith.runs import Card, FolderWriter, Identity, Run, hash_source
 
 
 class LowerSettings(Settings):
@@ -65,15 +65,8 @@ class LowerSettings(Settings):
 
 def lower(settings: LowerSettings, run: Run) -> None:
     """Write the pairs into a dataset folder."""
-    writer = FolderWriter.start(
-        run,
-        step="lower",
-        schema=SCORED_PAIR,
-        settings=settings.deciding(),
-        inputs={"data": hash_source(settings.data)},
-        models={},
-        planned=1,
-    )
+    identity = Identity.of("lower", settings.deciding(), {"data": hash_source(settings.data)})
+    writer = FolderWriter.start(run, identity, SCORED_PAIR, planned=1)
     pairs = enumerate(read_pairs(settings.data))
     rows = [ScoredPair(str(n), p.sentence1.lower(), p.sentence2.lower(), p.score) for n, p in pairs]
     writer.commit_all({"train": to_table(rows, SCORED_PAIR)}, to_table([], REJECT))

@@ -7,20 +7,23 @@ import pytest
 
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
-from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs import Card, FolderWriter, Identity, Run
 
 CARD = Card("Pairs", "Two sentences and a score.")
 WORK = {
     "step": "generate",
-    "schema": SCORED_PAIR,
     "settings": {"decay": 100.0, "seed": 7, "decoding": {"top_k": 5, "stop": ["a", "b"]}},
     "inputs": {"sentences.txt": "0" * 64},
     "models": {"pairsmith:tiny": "1" * 64},
 }
 
 
-def start(out, fresh=False, progress=None, **changes):
-    return FolderWriter.start(Run(out, progress or Silent(), fresh), **{**WORK, **changes})
+def start(
+    out, fresh=False, progress=None, schema=SCORED_PAIR, growth=None, planned=None, asked="", **changes
+):
+    identity = Identity.of(**{**WORK, **changes})
+    run = Run(out, progress or Silent(), fresh)
+    return FolderWriter.start(run, identity, schema, growth=growth, planned=planned, asked=asked)
 
 
 def pairs(shard, count=2):

@@ -17,14 +17,14 @@ from pairsmith.data.schemas import (
     ScoredPair,
     to_table,
 )
-from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs import Card, FolderWriter, Identity, Run
 
 NASTY = 'x: "y" | `code` \n---\n# [a](b) <script>\x07 \\ *'
 
 
 def make(out, schema, shards, rejects=(), card=None, **identity):
-    work = {"step": "generate", "settings": {}, "inputs": {}, "models": {}, **identity}
-    writer = FolderWriter.start(Run(out, Silent()), schema=schema, **work)
+    work = {"step": "generate", "settings": {}, **identity}
+    writer = FolderWriter.start(Run(out, Silent()), Identity.of(**work), schema)
     for shard, tables in enumerate(shards):
         tables = {split: to_table(rows, schema) for split, rows in tables.items()}
         writer.commit(shard, tables, to_table(rejects if shard == 0 else [], REJECT))

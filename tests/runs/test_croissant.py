@@ -14,7 +14,8 @@ from pairsmith.data.schemas import LABELLED_TEXT, REJECT, SCORED_PAIR, Reject, t
 from pairsmith.data.squad import QUESTION
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.attribution import Sources
-from pairsmith.runs.croissant import as_json, describe, schemas_of
+from pairsmith.runs.croissant import as_json, describe
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.provenance import Attribution
 from pairsmith.tools.export.route import export
 from pairsmith.tools.settings import ExportSettings
@@ -57,9 +58,7 @@ def taught(n):
 
 def dataset_folder(out, schema, row, rejects=(), card=None):
     """Two shards, and a validation split in the first."""
-    writer = FolderWriter.start(
-        Run(out, Silent()), step="generate", schema=schema, settings={}, inputs={}, models={}
-    )
+    writer = FolderWriter.start(Run(out, Silent()), Identity.of("generate", {}), schema)
     for shard, splits in enumerate(({"train": [0, 1, 2], "validation": [3]}, {"train": [4, 5]})):
         tables = {
             split: pa.Table.from_pylist([row(n) for n in some], schema) for split, some in splits.items()
@@ -136,19 +135,19 @@ def test_an_unknown_licence_is_said_to_be(tmp_path):
     folder = dataset_folder(
         tmp_path / "in", SCORED_PAIR, scored, card=Card("R", "d", sources=Sources(made_with))
     )
-    assert describe(folder.manifest, schemas_of(folder))["license"].startswith("unknown")
+    assert describe(folder.manifest, folder.schema())["license"].startswith("unknown")
 
 
 def test_the_same_folder_gives_the_same_bytes_and_other_rows_another_version(tmp_path):
     folder = dataset_folder(tmp_path / "in", SCORED_PAIR, scored)
     other = dataset_folder(tmp_path / "other", SCORED_PAIR, lambda n: {**scored(n), "score": 0.0})
-    first = describe(folder.manifest, schemas_of(folder), repo="anna/pairs", endpoint="https://hub")
+    first = describe(folder.manifest, folder.schema(), repo="anna/pairs", endpoint="https://hub")
     assert as_json(first) == as_json(
-        describe(folder.manifest, schemas_of(folder), repo="anna/pairs", endpoint="https://hub")
+        describe(folder.manifest, folder.schema(), repo="anna/pairs", endpoint="https://hub")
     )
     assert first["url"] == "https://hub/datasets/anna/pairs"
     assert first["creator"]["name"] == "anna"
-    assert first["version"] != describe(other.manifest, schemas_of(other))["version"]
+    assert first["version"] != describe(other.manifest, other.schema())["version"]
 
 
 def test_columns_of_other_types_are_described(tmp_path):

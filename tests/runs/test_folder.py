@@ -7,12 +7,13 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, summary
 from pairsmith.runs.folder import ShardTotals, open_training_rows
+from pairsmith.runs.identity import Identity
 
 
 @pytest.fixture
 def folder(tmp_path):
     run = Run(tmp_path / "a=1" / "out", Silent())
-    writer = FolderWriter.start(run, step="generate", schema=SCORED_PAIR, settings={}, inputs={}, models={})
+    writer = FolderWriter.start(run, Identity.of("generate", {}), SCORED_PAIR)
     table = to_table([ScoredPair("a", "x", "y", 1.0)], SCORED_PAIR)
     writer.commit(0, {"validation": table, "train": table}, REJECT.empty_table())
     return writer.finish(Card("Pairs", ""))
@@ -106,7 +107,7 @@ def test_the_summary_says_what_was_kept_and_why_not_the_rest(folder, rows, rejec
 
 def test_rows_for_training_are_read_as_they_are_needed(tmp_path):
     run = Run(tmp_path / "out", Silent())
-    writer = FolderWriter.start(run, step="generate", schema=SCORED_PAIR, settings={}, inputs={}, models={})
+    writer = FolderWriter.start(run, Identity.of("generate", {}), SCORED_PAIR)
     for number, ids in enumerate(("ab", "", "cde")):
         rows = to_table([ScoredPair(row_id, "x", "y", 1.0) for row_id in ids], SCORED_PAIR)
         held_out = to_table([ScoredPair(f"v{number}", "x", "y", 0.0)], SCORED_PAIR)

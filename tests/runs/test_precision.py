@@ -11,6 +11,7 @@ from pairsmith.core import model_files as modelfiles
 from pairsmith.core.model_files import multiplies_fast, pick_dtype
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import FolderWriter, Run, begun, resolve_dtype
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
 from pairsmith.steps.mine.settings import MineSettings
@@ -128,10 +129,7 @@ def test_work_that_goes_on_in_a_slow_format_is_told(processor, tmp_path, capsys)
 def test_a_manifest_that_is_damaged_or_gone_is_no_hindrance(processor, tmp_path, manifest):
     """The journal, from which it is mended, says the same."""
     settings = {"dtype": "bfloat16"}
-    FolderWriter.start(
-        Run(tmp_path / "out", Silent()), step="postprocess", schema=pa.schema([("id", pa.string())]),
-        settings=settings, inputs={}, models={},
-    )  # fmt: skip
+    FolderWriter.start(Run(tmp_path / "out", Silent()), Identity.of("postprocess", settings), pa.schema([("id", pa.string())]))  # fmt: skip
     path = tmp_path / "out" / "manifest.json"
     path.unlink() if manifest is None else path.write_text(manifest)
     processor("avx2")

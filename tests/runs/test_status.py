@@ -10,6 +10,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import Card, FolderWriter, Growth, Run, ShardSpec
 from pairsmith.runs import log as logs
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.log import log, recent
 from pairsmith.runs.status import status_lines, status_of
 
@@ -186,9 +187,7 @@ def test_an_unfinished_step_names_its_parts(work, out):
 def test_rows_without_a_score_and_labels_with_odd_letters_are_counted(out):
     schema = pa.schema([("id", pa.string()), ("label", pa.string())])
     rows = pa.table({"id": list("abcd"), "label": ["x\x1b[31mred", "x\x1b[31mred", None, "y"]}, schema=schema)
-    writer = FolderWriter.start(
-        Run(out, Silent()), step="mix", schema=schema, settings={}, inputs={}, models={}
-    )
+    writer = FolderWriter.start(Run(out, Silent()), Identity.of("mix", {}), schema)
     writer.commit_all({"train": rows}, REJECT.empty_table())
     writer.finish(Card("t", "d"))
     assert status_lines(out)[1:] == ["            2 of label x [31mred", "            1 of label y"]

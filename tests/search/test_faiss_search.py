@@ -35,6 +35,18 @@ def random(rows, seed, width=WIDTH):
     return torch.nn.functional.normalize(vectors, dim=1)
 
 
+def holding(y, index):
+    """An index that was trained on these vectors and holds them."""
+    faiss_index = FaissIndex(index, y.shape[1])
+    faiss_index.train(y)
+    faiss_index.hold(y)
+    return faiss_index
+
+
+def search(x, y, k, index="Flat", **options):
+    return faiss_search(x, holding(y, index), k, **options)
+
+
 def products(x, y):
     return (x.double() @ y.double().T).float()
 
@@ -63,7 +75,7 @@ def share(near, x, y, k):
 
 def test_flat_is_exact():
     x, y = clustered(130, 1), clustered(300, 2)
-    near, recall = faiss_search(x, y, 4, index="Flat")
+    near, recall = search(x, y, 4, "Flat")
     ids, values = exact(x, y, 4)
     assert torch.equal(near.ids, ids)
     assert torch.equal(near.similarities, values)
@@ -83,7 +95,7 @@ def test_any_shape_with_equal_vectors(rows, columns, k, seed, copies, index):
     x, y = clustered(rows, seed), clustered(columns, seed + 1)
     if copies:
         y = y[torch.randint(columns, (columns,), generator=torch.Generator().manual_seed(seed))]
-    near, recall = faiss_search(x, y, k, index=index, sample=20)
+    near, recall = search(x, y, k, index)
     check_form(near, x, y, k)
     if index != "HNSW8":
         assert torch.allclose(near.similarities, exact(x, y, k)[1], atol=2e-6)
@@ -99,7 +111,7 @@ def test_any_shape_with_equal_vectors(rows, columns, k, seed, copies, index):
 )
 def test_recall_and_similarities_of_clustered_vectors(index):
     x, y = clustered(1500, 1), clustered(ROWS, 2)
-    near, recall = faiss_search(x, y, 4, index=index)
+    near, recall = search(x, y, 4, index)
     check_form(near, x, y, 4)
     assert recall >= 0.94
     assert recall == pytest.approx(share(near, x, y, 4), abs=0.03)
@@ -108,14 +120,17 @@ def test_recall_and_similarities_of_clustered_vectors(index):
 @pytest.mark.parametrize(("index", "least", "most"), [("IVF64,Flat", 1, 64), ("HNSW16", 1, 256)])
 def test_a_higher_probe_finds_more(index, least, most):
     x, y = random(300, 1), random(ROWS, 2)
-    few, many = (faiss_search(x, y, 4, index=index, probe=p, candidates=4)[1] for p in (least, most))
+    tried = holding(y, index)
+    efforts = [module._Effort(probe, 4) for probe in (least, most)]
+    few, many = (share(tried.search(x, 4, effort), x, y, 4) for effort in efforts)
     assert few < 0.9
     assert many >= 0.99
 
 
 def test_more_candidates_find_what_compression_hides():
     x, y = random(300, 1), random(ROWS, 2)
-    few, many = (faiss_search(x, y, 4, index="PQ4x4", candidates=c)[1] for c in (4, ROWS))
+    tried = holding(y, "PQ4x4")
+    few, many = (share(tried.search(x, 4, module._Effort(1, count)), x, y, 4) for count in (4, ROWS))
     assert few < 0.5
     assert many == 1.0
 
@@ -123,25 +138,24 @@ def test_more_candidates_find_what_compression_hides():
 @pytest.mark.parametrize("wanted", [0.5, 0.8, 0.99])
 def test_what_is_looked_at_follows_from_the_recall_that_is_wanted(wanted):
     x, y = random(1000, 1), random(ROWS, 2)
-    _, recall = faiss_search(x, y, 4, index="IVF64,SQ4", recall=wanted)
+    _, recall = search(x, y, 4, "IVF64,SQ4", recall=wanted)
     assert wanted - 0.03 <= recall < 1 - (1 - wanted) / 8
 
 
 def test_no_more_is_looked_at_where_it_finds_nothing():
-    index = FaissIndex("IVF64,Flat", WIDTH)
-    index.train(random(ROWS, 2))
-    index.hold(random(ROWS, 2))
+    index = holding(random(ROWS, 2), "IVF64,Flat")
     tried = []
-    search = index.search
-    index.search = lambda queries, k, effort: tried.append(effort) or search(queries, k, effort)
-    effort = module._tuned(index, random(50, 1), random(ROWS, 2), 4, None, 4, 2.0)
-    assert effort == module._Effort(probe=64, candidates=4)
-    assert [e.probe for e in tried] == [1, 2, 4, 8, 16, 32, 64]
+    look = index.search
+    index.search = lambda queries, k, effort: tried.append(effort) or look(queries, k, effort)
+    effort = module._tuned(index, random(50, 1), 4, 2.0)
+    probes = [one.probe for one in tried if one.candidates == effort.candidates == 8]
+    assert probes == [2**number for number in range(len(probes))]
+    assert probes[-1] == min(64, 2 * effort.probe)
 
 
 def test_too_few_to_train_are_searched_exactly():
     x, y = random(50, 1), random(2000, 2)
-    near, recall = faiss_search(x, y, 4, index="IVF64,PQ8", probe=1, candidates=4)
+    near, recall = search(x, y, 4, "IVF64,PQ8")
     assert torch.equal(near.ids, exact(x, y, 4)[0])
     assert recall == 1.0
 
@@ -149,14 +163,14 @@ def test_too_few_to_train_are_searched_exactly():
 def test_a_query_that_finds_fewer_than_k_is_searched_exactly():
     """About 40 vectors stand in the one list that is looked at."""
     x, y = random(20, 1), random(ROWS, 2)
-    near, recall = faiss_search(x, y, 200, index="IVF256,Flat", probe=1, candidates=200)
+    near, recall = search(x, y, 200, "IVF256,Flat", recall=0.0)
     assert torch.allclose(near.similarities, exact(x, y, 200)[1], atol=2e-6)
     assert recall == 1.0
 
 
 def test_fewer_others_than_k():
     x, y = clustered(5, 1), clustered(3, 2)
-    near, recall = faiss_search(x, y, 10, index="HNSW8", candidates=12)
+    near, recall = search(x, y, 10, "HNSW8")
     assert torch.equal(near.ids, exact(x, y, 10)[0])
     assert recall == 1.0
 
@@ -165,7 +179,7 @@ def test_as_near_as_the_kth_counts_as_found():
     """Of 30 equal vectors any two are the nearest."""
     x = torch.eye(4)[:1]
     y = torch.eye(4)[[1, *[0] * 30, 2]]
-    near, recall = faiss_search(x, y, 2, index="Flat", candidates=2)
+    near, recall = search(x, y, 2, "Flat")
     assert near.similarities.tolist() == [[1.0, 1.0]]
     assert near.ids[0, 0] < near.ids[0, 1]
     assert recall == 1.0
@@ -174,11 +188,11 @@ def test_as_near_as_the_kth_counts_as_found():
 def test_progress_counts_queries_and_too_few_others_need_no_index():
     x, y = random(ROWS, 1), random(300, 2)
     heard = []
-    near, recall = faiss_search(x, y, 3, index="IVF64,Flat", sample=200, advance=heard.append)
+    near, recall = search(x, y, 3, "IVF64,Flat", advance=heard.append)
     assert torch.equal(near.ids, exact(x, y, 3)[0])
     assert recall == 1.0
     assert sum(heard) == len(x)
-    _, other_recall = faiss_search(y, x, 3, index="IVF64,Flat", sample=200)
+    _, other_recall = search(y, x, 3, "IVF64,Flat")
     assert other_recall < 1.0
 
 
@@ -188,7 +202,7 @@ def test_the_same_bytes_each_time(index):
     usual = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(2)
     try:
-        (one, _), (other, _) = (faiss_search(x, y, 4, index=index) for _ in range(2))
+        (one, _), (other, _) = (search(x, y, 4, index) for _ in range(2))
         assert faiss.omp_get_max_threads() == 2
     finally:
         faiss.omp_set_num_threads(usual)
@@ -210,15 +224,15 @@ def test_an_index_trained_once_holds_other_vectors(index):
     trained = faiss_index.to_bytes()
     for part in (y[:ROWS], y[ROWS : ROWS + 300], y):
         faiss_index.hold(part)
-        near, recall = faiss_search(x, part, 4, index=faiss_index)
+        near, recall = faiss_search(x, faiss_index, 4)
         copied = FaissIndex.from_bytes(index, WIDTH, trained)
         copied.hold(part)  # and nothing before
-        again, _ = faiss_search(x, part, 4, index=copied)
+        again, _ = faiss_search(x, copied, 4)
         assert torch.equal(near.ids, again.ids)
         assert torch.equal(near.similarities, again.similarities)
         check_form(near, x, part, 4)
         assert recall >= 0.93
-    again, _ = faiss_search(x, y, 4, index=index)
+    again, _ = search(x, y, 4, index)
     assert torch.equal(near.ids, again.ids)
 
 
@@ -226,8 +240,8 @@ def test_an_index_trained_once_holds_other_vectors(index):
 def test_vectors_in_float16_are_found_as_their_float32_copies(index, monkeypatch):
     x, y = clustered(100, 1).half(), clustered(ROWS, 2).half()
     monkeypatch.setattr(module, "CONVERTED", 3_001)
-    near, recall = faiss_search(x, y, 4, index=index)
-    expected, recall_32 = faiss_search(x.float(), y.float(), 4, index=index)
+    near, recall = search(x, y, 4, index)
+    expected, recall_32 = search(x.float(), y.float(), 4, index)
     assert torch.equal(near.ids, expected.ids)
     assert torch.equal(near.similarities, expected.similarities)
     assert recall == recall_32
@@ -235,18 +249,18 @@ def test_vectors_in_float16_are_found_as_their_float32_copies(index, monkeypatch
 
 def test_vectors_mapped_from_a_file_and_cut_out_of_others(tmp_path):
     x, y = clustered(100, 1), clustered(ROWS, 2)
-    expected, _ = faiss_search(x, y, 4, index="IVF64,Flat")
+    expected, _ = search(x, y, 4, "IVF64,Flat")
     y.numpy().tofile(tmp_path / "vectors")
     mapped = torch.from_numpy(np.memmap(tmp_path / "vectors", np.float32, "c").reshape(ROWS, WIDTH))
     wide = torch.cat([x, x], dim=1)[:, :WIDTH]
     assert not wide.is_contiguous()
-    near, _ = faiss_search(wide, mapped, 4, index="IVF64,Flat")
+    near, _ = search(wide, mapped, 4, "IVF64,Flat")
     assert torch.equal(near.ids, expected.ids)
 
 
 def test_progress_is_that_of_the_queries():
     heard = []
-    faiss_search(random(9000, 1, 4), random(10, 2, 4), 1, index="Flat", advance=heard.append)
+    search(random(9000, 1, 4), random(10, 2, 4), 1, "Flat", advance=heard.append)
     assert len(heard) == 3
     assert sum(heard) == 9000
 
@@ -270,14 +284,14 @@ def test_samples():
 )
 def test_an_index_that_cannot_be_made(index):
     with pytest.raises(SettingsError, match=f"index '{index}' .* width 16 .* try IVF4096,Flat"):
-        faiss_search(random(3, 1), random(ROWS, 2), 1, index=index)
+        search(random(3, 1), random(ROWS, 2), 1, index)
 
 
 def test_an_index_that_cannot_be_trained():
     y = random(ROWS, 2)
     y[:] = torch.nan
     with pytest.raises(SettingsError, match="index 'IVF64,Flat' .* NaN"):
-        faiss_search(random(3, 1), y, 1, index="IVF64,Flat")
+        search(random(3, 1), y, 1, "IVF64,Flat")
 
 
 @pytest.mark.parametrize(
@@ -287,17 +301,15 @@ def test_an_index_that_cannot_be_trained():
         (torch.ones(1, 3), torch.zeros(0, 3), {}),
         (torch.ones(1, 3), torch.ones(1, 2), {}),
         (torch.ones(3), torch.ones(1, 3), {}),
-        (torch.ones(1, 3), torch.ones(1, 3).double(), {}),
-        *((torch.ones(1, 3), torch.ones(1, 3), {name: 0}) for name in ("k", "probe", "sample")),
-        (torch.ones(1, 3), torch.ones(4, 3), {"k": 3, "candidates": 2}),
+        (torch.ones(1, 3), torch.ones(1, 3), {"k": 0}),
     ],
 )
 def test_what_does_not_fit(x, y, options):
     with pytest.raises(ValueError, match="expected"):
-        faiss_search(x, y, index="Flat", **{"k": 1} | options)
+        search(x, y, **{"k": 1} | options)
 
 
 def test_without_faiss(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(MissingExtra, match=r"pairsmith\[faiss\]"):
-        faiss_search(random(3, 1), random(3, 2), 1, index="Flat")
+        search(random(3, 1), random(3, 2), 1, "Flat")

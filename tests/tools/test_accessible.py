@@ -14,6 +14,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
 from pairsmith.data.tasks import load_task
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs.identity import Identity
 from pairsmith.tools.report.route import report
 from pairsmith.tools.settings import AuditSettings, ReportSettings
 
@@ -59,9 +60,7 @@ def scored(path):
         for i in range(90)
     ]
     settings = {"task": load_task("sts").model_dump(mode="json"), "rule": "self-debiasing", "decay": 100.0}
-    writer = FolderWriter.start(
-        Run(path, Silent()), step="generate", schema=SCORED_PAIR, settings=settings, inputs={}, models={}
-    )
+    writer = FolderWriter.start(Run(path, Silent()), Identity.of("generate", settings), SCORED_PAIR)
     tables = {"train": to_table(rows[:80], SCORED_PAIR), "validation": to_table(rows[80:], SCORED_PAIR)}
     writer.commit(0, tables, to_table([Reject.of("1", "copy", "repeats a text", {"a": "b"})], REJECT))
     return writer.finish(Card("Pairs", "Pairs of sentences."))

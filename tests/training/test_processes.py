@@ -15,6 +15,7 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress, Quiet, Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.encoder import train_encoder
 from pairsmith.steps.training.settings import TrainBiencoderSettings, TrainEncoderSettings
@@ -61,7 +62,7 @@ def world(tmp_path, tiny_bert, monkeypatch):
         for score, word in ((1.0, "well"), (0.0, "never"))
     ]
     run = Run(tmp_path / "pairs", Silent())
-    writer = FolderWriter.start(run, step="t", schema=SCORED_PAIR, settings={}, inputs={}, models={})
+    writer = FolderWriter.start(run, Identity.of("t", {}), SCORED_PAIR)
     tables = {"train": to_table(rows, SCORED_PAIR), "validation": to_table(rows[:6], SCORED_PAIR)}
     writer.commit(0, tables, to_table([], REJECT))
     writer.finish(Card("Pairs", "Some."))

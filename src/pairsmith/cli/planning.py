@@ -19,7 +19,7 @@ from pairsmith.cli.stand_ins import plan_step
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
 from pairsmith.core.progress import Progress, clock
-from pairsmith.runs.estimate import Estimate, Totals, totals
+from pairsmith.runs.estimate import Estimate, total
 from pairsmith.runs.executors import how_it_ended, ignoring_interrupts
 
 
@@ -79,7 +79,7 @@ class Prices:
 def _together(estimates: Mapping[str, Estimate]) -> Estimate:
     """The earlier steps as one estimate, for a step that reads the folder of the run."""
     rows = sum(sum(estimate.rows.values()) for estimate in estimates.values())
-    return Estimate(seconds=0.0, memory=0, disk=totals(estimates).disk, rows={"all": rows})
+    return Estimate(seconds=0.0, memory=0, disk=total(estimates.values()).disk, rows={"all": rows})
 
 
 def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices | None = None) -> str:
@@ -88,23 +88,26 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
     for name, estimate in estimates.items():
         rows = f"{sum(estimate.rows.values()):,}" if estimate.rows else ""
         cells.append((name, rows, *_costs(estimate)))
-    total = totals(estimates)
-    cells.append(("all", "", *_costs(total)))
+    recipe_total = total(estimates.values())
+    cells.append(("all", "", *_costs(recipe_total)))
     lines = [plain_table(cells)]
-    if total.peak_disk > total.disk:
-        lines.append(f"peak disk use during the run, with checkpoints: {_bytes(total.peak_disk)}")
-    if any(total.bought) and prices is None:
-        read, written = total.bought
+    if recipe_total.scratch:
+        lines.append(
+            "peak disk use during the run, with checkpoints: "
+            f"{_bytes(recipe_total.disk + recipe_total.scratch)}"
+        )
+    if any(recipe_total.bought) and prices is None:
+        read, written = recipe_total.bought
         lines.append(
             f"servers read {read:,} tokens and write {written:,}; give --price-in and --price-out for the "
             "price"
         )
-    elif prices is not None and any(total.bought):
-        lines += prices.lines(total.bought)
+    elif prices is not None and any(recipe_total.bought):
+        lines += prices.lines(recipe_total.bought)
     elif prices is not None:
         lines.append("no price: no step uses a server that says how many tokens it reads and writes")
     if workers > 1:
-        seconds = total.seconds + sum(
+        seconds = recipe_total.seconds + sum(
             estimate.seconds_with(workers) - estimate.seconds for estimate in estimates.values()
         )
         memory = max((estimate.worker_memory for estimate in estimates.values()), default=0)
@@ -115,7 +118,7 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
     return "\n".join(lines)
 
 
-def _costs(cost: Estimate | Totals) -> tuple[str, str, str, str]:
+def _costs(cost: Estimate) -> tuple[str, str, str, str]:
     tokens = f"{cost.tokens:,}" if cost.tokens else ""
     return tokens, clock(cost.seconds), _bytes(cost.memory), _bytes(cost.disk)
 

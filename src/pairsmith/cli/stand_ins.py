@@ -13,6 +13,7 @@ from pairsmith.core.settings import Settings
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.step import Step
 
 
@@ -70,9 +71,7 @@ def plan_step(
 def _write(sample: pa.Table, out: Path) -> str:
     """Write a dataset folder with the rows of a sample, unless it exists; returns its path."""
     if not out.exists():
-        writer = FolderWriter.start(
-            Run(out, Silent()), step="sample", schema=sample.schema, settings={}, inputs={}, models={}
-        )
+        writer = FolderWriter.start(Run(out, Silent()), Identity.of("sample", {}), sample.schema)
         writer.commit(0, {"train": sample}, REJECT.empty_table())
         writer.finish(Card("A sample", "Some of the rows that a step will make."))
     return str(out)

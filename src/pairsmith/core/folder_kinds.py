@@ -17,7 +17,7 @@ def folder_kind(folder: Place) -> str:
     Errors of a store are not converted, as in ``size_of``.
     """
     for name in RECORDS:
-        record = _record(folder / name)
+        record = json_object(folder / name)
         about = record.get("about")  # of an evaluation: what was evaluated
         if name == "results.json":
             record = about if isinstance(about, dict) else {}
@@ -34,8 +34,11 @@ def folder_kind(folder: Place) -> str:
     return A_MODEL if is_model else ""
 
 
-def _record(file: Place) -> dict[str, Any]:
-    """The object in a JSON file; empty if there is no such file, or if it holds something else."""
+def json_object(file: Place) -> dict[str, Any]:
+    """The object in a JSON file; empty if there is no such file, or if it holds something else.
+
+    Errors of a store are not converted.
+    """
     if size_of(file) is None:
         return {}
     try:

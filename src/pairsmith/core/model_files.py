@@ -213,16 +213,12 @@ def check_module_folder(folder: Path, name: str) -> None:
     """
     try:
         modules = json.loads((folder / "modules.json").read_bytes())
-        transformers = [folder / module["path"] for module in modules if _is_transformer(module["type"])]
+        own = [module for module in modules if module["type"].startswith("sentence_transformers.")]
+        transformers = [folder / module["path"] for module in own if module["type"].endswith(".Transformer")]
     except (OSError, ValueError, LookupError, AttributeError, TypeError):
         return
     for transformer in transformers:
         _check_tokenizer([folder, transformer], name)
-
-
-def _is_transformer(kind: str) -> bool:
-    """Whether a module's type in ``modules.json`` is that of the library's own transformer module."""
-    return kind.startswith("sentence_transformers.") and kind.endswith(".Transformer")
 
 
 def _check_tokenizer(folders: Iterable[Path], name: str) -> None:

@@ -30,20 +30,16 @@ class Settings(BaseModel):
 
     def deciding(self) -> dict[str, Any]:
         """The settings that identify a run, as JSON: those not marked ``BY_CONTENT`` or ``NO_EFFECT``."""
-        return self.model_dump(mode="json", exclude=self._not_deciding())
+        return self.model_dump(mode="json", exclude=self._marked("decides_rows"))
 
     def not_deciding(self) -> dict[str, Any]:
         """The settings that do not identify a run, as JSON: those marked ``BY_CONTENT`` or ``NO_EFFECT``."""
-        return self.model_dump(mode="json", include=self._not_deciding())
+        return self.model_dump(mode="json", include=self._marked("decides_rows"))
 
     @classmethod
     def kept_folders(cls) -> set[str]:
         """The names of the settings that are marked ``KEPT``."""
         return cls._marked("kept")
-
-    @classmethod
-    def _not_deciding(cls) -> set[str]:
-        return cls._marked("decides_rows")
 
     @classmethod
     def _marked(cls, mark: str) -> set[str]:

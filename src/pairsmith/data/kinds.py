@@ -93,14 +93,7 @@ def scored_as(kind: RowKind, score: float | None) -> RowKind:
 
     Other kinds are returned unchanged, and so is any kind if ``score`` is None.
     """
-    if kind is not _PAIRS or score is None:
-        return kind
-
-    def read(source: str | Source) -> Iterator[Row]:
-        for row in _PAIRS.read(source):
-            yield {"id": row["id"], "sentence1": row["input"], "sentence2": row["output"], "score": score}
-
-    return replace(_SCORED, read=read)
+    return kind if score is None else _of_pairs(kind, _SCORED, {"score": score})
 
 
 def with_summaries(kind: RowKind) -> RowKind:
@@ -108,14 +101,23 @@ def with_summaries(kind: RowKind) -> RowKind:
 
     Other kinds are returned unchanged.
     """
+    return _of_pairs(kind, SUMMARIES, {})
+
+
+def _of_pairs(kind: RowKind, target: RowKind, others: Row) -> RowKind:
+    """``target``, read from pairs of inputs and outputs with the columns ``others`` added.
+
+    If ``kind`` is not that of these pairs, it is returned unchanged.
+    """
     if kind is not _PAIRS:
         return kind
+    _, first, second, *_ = target.schema.names
 
     def read(source: str | Source) -> Iterator[Row]:
         for row in _PAIRS.read(source):
-            yield {"id": row["id"], "document": row["input"], "summary": row["output"]}
+            yield {"id": row["id"], first: row["input"], second: row["output"], **others}
 
-    return replace(SUMMARIES, read=read)
+    return replace(target, read=read)
 
 
 def _questions(source: str | Source) -> Iterator[Row]:

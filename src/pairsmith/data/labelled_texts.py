@@ -112,7 +112,7 @@ def read_label(row: Columns, name: str, where: str) -> str:
     elif isinstance(value, bool):
         label = str(value).lower()
     elif isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
-        label = label_text(value) if isinstance(value, float) else str(value)
+        label = label_text(value)
     if not label:
         raise InputError(
             f"{where}: the {name} is {str(value)[:40]!r}; give a word or a number, or drop the row"

@@ -6,6 +6,7 @@ from pairsmith.runs.begun import resolve_dtype
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run, refuse_source
 from pairsmith.runs.folder import DatasetFolder, Manifest, ShardEntry, summary
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_source, write_json
 from pairsmith.runs.writer import FolderWriter, Growth, ShardSpec
 
@@ -14,6 +15,7 @@ __all__ = [
     "DatasetFolder",
     "FolderWriter",
     "Growth",
+    "Identity",
     "Manifest",
     "Run",
     "ShardEntry",

@@ -10,7 +10,7 @@ from typing import Any
 
 from pairsmith.core.errors import BusyError, SettingsError
 from pairsmith.core.fields import WorkerSettings
-from pairsmith.core.paths import Place, size_of
+from pairsmith.core.paths import size_of
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
 from pairsmith.runs.ranks import Rank
@@ -52,8 +52,9 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
         finally:
             lock.release(own)
         write_json(own / DONE, {"complete": True})
-    missing = [] if status and status.complete else _unfinished(run.out, rank.size)
-    if missing:
+    others = (Rank(number, rank.size) for number in range(rank.size))
+    missing = [other.number for other in others if size_of(run.out / other.name / DONE) is None]
+    if missing and not (status and status.complete):
         names = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
         run.progress.say(f"rank {rank.number} of {rank.size} has made its share; not finished yet: {names}")
         return
@@ -61,8 +62,3 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
         work(settings, run)
     except BusyError:
         run.progress.say(f"another process is putting the shares in {run.out} together")
-
-
-def _unfinished(out: Place, size: int) -> list[int]:
-    """The numbers of the ranks of ``size`` that have not finished their share."""
-    return [number for number in range(size) if size_of(out / Rank(number, size).name / DONE) is None]

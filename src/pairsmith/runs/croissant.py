@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs.card import MEANING
-from pairsmith.runs.folder import REJECTS, DatasetFolder, FileEntry, Manifest
+from pairsmith.runs.folder import REJECTS, FileEntry, Manifest
 from pairsmith.runs.provenance import joint_languages, joint_licences
 from pairsmith.runs.storage import hash_bytes
 
@@ -59,24 +59,22 @@ _TYPES = {
 }  # fmt: skip
 
 
-def describe(
-    manifest: Manifest, schemas: Mapping[str, pa.Schema], *, repo: str = "", endpoint: str = ""
-) -> JSONLD:
+def describe(manifest: Manifest, schema: pa.Schema, *, repo: str = "", endpoint: str = "") -> JSONLD:
     """The Croissant description of a finished dataset folder, as a JSON-LD object.
 
     The same folder always gives the same description.
 
     Args:
         manifest: the folder's manifest.
-        schemas: the schema of the rows under ``data``, and the schema of the rejects under ``rejects``.
+        schema: the schema of the rows.
         repo: the folder's repository on the Hub, OWNER/NAME; the owner is then named as the creator.
         endpoint: the Hub's URL.
     """
     about = manifest.about
-    files = [file for shard in manifest.shards for file in shard.files]
+    files = manifest.shard_files
     kept = [file for file in files if file.split != REJECTS]
-    sets = {"data": kept}
-    if "rejects" in schemas and manifest.counts.rejects:
+    sets, schemas = {"data": kept}, {"data": schema, "rejects": REJECT}
+    if manifest.counts.rejects:
         sets["rejects"] = [file for file in files if file.split == REJECTS]
     content = hash_bytes("".join(f"{file.path}\t{file.sha256}\n" for file in files).encode())
     described: JSONLD = {
@@ -108,11 +106,6 @@ def describe(
         described["url"] = f"{endpoint}/datasets/{repo}"
         described["creator"] = {"@type": "sc:Organization", "name": owner, "url": f"{endpoint}/{owner}"}
     return described
-
-
-def schemas_of(folder: DatasetFolder) -> dict[str, pa.Schema]:
-    """The schemas of a finished folder's rows and rejects, for the argument ``schemas`` of ``describe``."""
-    return {"data": folder.schema(), "rejects": REJECT}
 
 
 def as_json(described: JSONLD) -> bytes:

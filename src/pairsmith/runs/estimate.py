@@ -1,7 +1,7 @@
 """Estimates of what a step will produce and cost, made before it runs."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -44,39 +44,25 @@ class Estimate:
         return self.shared * -(-self.shards // max(1, workers)) / max(1, self.shards)
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """What a recipe's steps cost together, in seconds, bytes and tokens (see ``Estimate``).
+def total(estimates: Iterable[Estimate]) -> Estimate:
+    """The estimate of steps that run one after the other and keep their results.
 
-    ``memory`` is the largest of all steps. ``peak_disk`` is the most disk space in use at one time.
+    Its ``memory`` is the largest of all steps, its ``scratch`` what they need beyond their results at the
+    fullest moment. It has no rows.
     """
-
-    seconds: float
-    memory: int
-    disk: int
-    peak_disk: int
-    tokens: int
-    bought: tuple[int, int]
-
-
-def totals(estimates: Mapping[str, Estimate]) -> Totals:
-    """The totals of steps that run one after the other and keep their results."""
+    steps = list(estimates)
     disk = peak_disk = 0
-    bought = [estimate.bought for estimate in estimates.values()]
-    for estimate in estimates.values():
-        peak_disk = max(peak_disk, disk + estimate.disk + estimate.scratch)
-        disk += estimate.disk
-    return Totals(
-        seconds=sum(estimate.seconds for estimate in estimates.values())
-        + max((estimate.starting for estimate in estimates.values()), default=0.0),
-        memory=max((estimate.memory for estimate in estimates.values()), default=0),
+    for step in steps:
+        peak_disk = max(peak_disk, disk + step.disk + step.scratch)
+        disk += step.disk
+    return Estimate(
+        seconds=sum(step.seconds for step in steps) + max((step.starting for step in steps), default=0.0),
+        memory=max((step.memory for step in steps), default=0),
         disk=disk,
-        peak_disk=peak_disk,
-        tokens=sum(estimate.tokens for estimate in estimates.values()),
-        bought=(
-            sum(read for read, _ in bought),
-            sum(written for _, written in bought),
-        ),
+        rows={},
+        scratch=max(0, peak_disk - disk),
+        tokens=sum(step.tokens for step in steps),
+        bought=(sum(step.bought[0] for step in steps), sum(step.bought[1] for step in steps)),
     )
 
 

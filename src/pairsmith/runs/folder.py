@@ -105,6 +105,11 @@ class Manifest(_Model):
     pairsmith: str
     created: str = ""
 
+    @property
+    def shard_files(self) -> list[FileEntry]:
+        """The files of all shards."""
+        return [file for shard in self.shards for file in shard.files]
+
 
 M = TypeVar("M", bound=Manifest)
 
@@ -189,8 +194,7 @@ class DatasetFolder:
     @property
     def splits(self) -> tuple[str, ...]:
         """The names of the splits: ``train`` first, then the others in the order of their first files."""
-        files = [file for shard in self.manifest.shards for file in shard.files]
-        names = dict.fromkeys(file.split for file in files if file.split != REJECTS)
+        names = dict.fromkeys(file.split for file in self.manifest.shard_files if file.split != REJECTS)
         return tuple(sorted(names, key=lambda name: name != "train"))
 
     @property
@@ -249,7 +253,7 @@ class DatasetFolder:
         return self._read(REJECTS)
 
     def _files(self, split: str) -> list[FileEntry]:
-        return [file for shard in self.manifest.shards for file in shard.files if file.split == split]
+        return [file for file in self.manifest.shard_files if file.split == split]
 
     def _read(self, split: str, columns: Sequence[str] | None = None) -> pa.Table:
         paths = [self.path / file.path for file in self._files(split)]

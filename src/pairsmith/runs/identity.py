@@ -31,7 +31,11 @@ class Identity:
 
     @classmethod
     def of(
-        cls, step: str, settings: Mapping[str, JSON], inputs: Mapping[str, str], models: Mapping[str, str]
+        cls,
+        step: str,
+        settings: Mapping[str, JSON],
+        inputs: Mapping[str, str] = {},
+        models: Mapping[str, str] = {},
     ) -> Self:
         """The identity with its values converted to JSON and back: a tuple then equals the stored list."""
         parts = {"settings": settings, "inputs": inputs, "models": models}

@@ -1,8 +1,7 @@
 """Steps that map numbered items to rows: each item is committed as a shard of a dataset folder."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
@@ -15,7 +14,7 @@ from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.folder import DatasetFolder, summary
-from pairsmith.runs.storage import JSON
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.work import Advance, Load, LostItem
 from pairsmith.runs.writer import FolderWriter
 
@@ -76,37 +75,19 @@ def record_shards(records: Records[T], size: int, numbers: Iterable[int]) -> Ite
         at = number + 1
 
 
-def start_part(
-    run: Run,
-    *,
-    step: str,
-    schema: pa.Schema,
-    settings: Mapping[str, JSON],
-    inputs: Mapping[str, str],
-    models: Mapping[str, str],
-    planned: int,
-) -> FolderWriter:
+def start_part(run: Run, identity: Identity, schema: pa.Schema, *, planned: int) -> FolderWriter:
     """Start the folder of a part of a step; its work is kept even if the step itself starts over.
 
-    ``run`` is the run of the part, ``planned`` its number of shards; the other arguments are those of
-    ``FolderWriter.start``. Work with other settings or inputs in the folder is replaced. This is safe: the
+    ``run`` is the run of the part, ``identity`` its work, and ``planned`` its number of shards of rows with
+    the columns ``schema``. Work with other settings or inputs in the folder is replaced. This is safe: the
     step has claimed its own folder before, and without ``--fresh`` that is refused if the folder contains
     parts of other work.
     """
-    start = partial(
-        FolderWriter.start,
-        step=step,
-        schema=schema,
-        settings=settings,
-        inputs=inputs,
-        models=models,
-        planned=planned,
-    )
     try:
-        return start(replace(run, fresh=False))
+        return FolderWriter.start(replace(run, fresh=False), identity, schema, planned=planned)
     except OtherWorkError as error:
         run.progress.say(f"{run.out} is made again from the start, as its {error.changed} have changed")
-        return start(replace(run, fresh=True))
+        return FolderWriter.start(replace(run, fresh=True), identity, schema, planned=planned)
 
 
 def say_loading(run: Run, model: str) -> None:

@@ -96,7 +96,7 @@ def label_counts(folder: DatasetFolder, most: int | None = None) -> Counter[str]
             for batch in folder.batches(split, [column]):
                 for entry in batch[column].value_counts().to_pylist():
                     if (value := entry["values"]) is not None:
-                        name = label_text(value) if isinstance(value, float) else str(value)
+                        name = label_text(value)
                         counts[name] += entry["counts"]
                 if most is not None and len(counts) > most:
                     return counts

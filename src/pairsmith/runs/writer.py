@@ -48,7 +48,7 @@ from pairsmith.runs.folder import (
 from pairsmith.runs.identity import Identity, only_adds
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.log import log
-from pairsmith.runs.storage import JSON, encode_table, hash_bytes, storage_errors, write_atomic, write_json
+from pairsmith.runs.storage import encode_table, hash_bytes, storage_errors, write_atomic, write_json
 
 _SPLIT = re.compile(r"\w+")
 MOST_SHARDS = 100_000
@@ -98,12 +98,9 @@ class FolderWriter:
     def start(
         cls,
         run: Run,
-        *,
-        step: str,
+        identity: Identity,
         schema: pa.Schema,
-        settings: Mapping[str, JSON],
-        inputs: Mapping[str, str],
-        models: Mapping[str, str],
+        *,
         growth: Growth | None = None,
         planned: int | None = None,
         asked: str = "",
@@ -112,11 +109,8 @@ class FolderWriter:
 
         Args:
             run: where to write; with ``fresh``, an existing dataset folder is started over.
-            step: name of the step, e.g. ``generate``.
+            identity: the work to be done.
             schema: columns of every split.
-            settings: every setting that changes rows.
-            inputs: maps an input's name to the hash of its content.
-            models: maps a model's name to its revision or hash.
             growth: how the work may grow; with it, a folder whose work has only grown is continued, too.
             planned: the total number of shards, for status reports.
             asked: how much is generated for each input, for status reports (see ``ShardSpec``).
@@ -126,7 +120,6 @@ class FolderWriter:
                 f"{planned:,} shards are more than the {MOST_SHARDS:,} that a folder can hold; "
                 "give a larger --shard-size"
             )
-        identity = Identity.of(step, settings, inputs, models)
         # The journal is first read when this process has locked the folder.
         journal = cache(partial(Journal.read, run.out))
         extends = partial(_extends, run, identity, growth, journal)
@@ -157,7 +150,14 @@ class FolderWriter:
         if writer.finished:
             lock.release(run.out)
         else:
-            log(run.out, "start", step=step, shards=planned, done=len(writer.done), pairsmith=__version__)
+            log(
+                run.out,
+                "start",
+                step=identity.step,
+                shards=planned,
+                done=len(writer.done),
+                pairsmith=__version__,
+            )
         return writer
 
     @classmethod

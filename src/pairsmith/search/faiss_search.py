@@ -33,62 +33,48 @@ CONVERTED = 2**18
 """Number of float16 vectors that are converted to float32 at once."""
 GATHERED = 2**22
 """Number of vector components that are gathered at once."""
+SAMPLE = 500
+"""Number of queries on which the search effort is tuned, and of others on which the recall is measured."""
 
 
 def faiss_search(
     queries: Tensor,
-    others: Tensor,
+    index: "FaissIndex",
     k: int,
     *,
-    index: "str | FaissIndex",
-    candidates: int | None = None,
-    probe: int | None = None,
     recall: float = 0.95,
-    seed: int = 1,
-    sample: int = 500,
     advance: Callable[[int], None] = lambda _: None,
 ) -> tuple[Neighbours, float]:
-    """Approximately the k nearest of each query among the others, by inner product, and the recall.
+    """Approximately the k nearest of each query among the vectors in an index, and the recall.
 
-    Recall is the share of the true k nearest neighbours that was found, from 0 to 1; a vector that is as near
-    as the k-th counts as one of them. The same input, seed and number of threads give the same bytes. An
-    index that FAISS cannot build or train raises a ``SettingsError``.
+    Similarities are inner products. Recall is the share of the true k nearest neighbours that was found, from
+    0 to 1; a vector that is as near as the k-th counts as one of them. The same input and number of threads
+    give the same bytes.
 
     Args:
         queries: ``(n, d)`` float32 or float16, vectors of length 1, finite; may be mapped from a file.
-        others: ``(m, d)``, likewise.
+        index: holds the others, ``(m, d)`` likewise.
         k: number of neighbours, at least 1; if there are fewer others, all of them are found.
-        index: the index in FAISS's ``index_factory`` notation, such as ``IVF4096,Flat``, which is trained on
-            a sample of the others; or a ``FaissIndex`` that holds the others already.
-        candidates: number of candidates per query, whose similarities are computed again.
-        probe: number of lists that are searched in an IVF index; queue length (``efSearch``) in HNSW.
-        recall: the recall to be reached. If ``candidates`` or ``probe`` is None, it is doubled until the
-            recall on a sample of the queries, minus one standard error, reaches this value, or until doubling
-            no longer raises it.
-        seed: seed of the samples and of the centroids.
-        sample: number of queries for this tuning, and again for measuring the recall.
+        recall: the recall to be reached. The search effort is doubled until the recall on a sample of the
+            queries, minus one standard error, reaches this value, or until doubling no longer raises it.
         advance: called with the number of queries that were finished.
     """
+    others = index.others
     k = min(k, len(others))
-    _check(queries, others, k, min(sample, 1 if probe is None else probe), candidates)
-    if isinstance(index, FaissIndex):
-        faiss_index = index
-    else:
-        faiss_index = FaissIndex(index, others.shape[1])
-        faiss_index.train(others, seed)
-        faiss_index.hold(others)
-    tried = queries[_drawn(min(sample, len(queries)), len(queries), seed)]
-    effort = _tuned(faiss_index, tried, others, k, probe, candidates, recall)
+    if queries.ndim != 2 or not len(queries) or queries.shape[1] != others.shape[1] or k < 1:
+        shapes = tuple(queries.shape), tuple(others.shape)
+        raise ValueError(f"expected (n, d), (m, d), and k, n and m of 1 or more, got {shapes}, {k=}")
+    tried, measured = (_drawn(min(SAMPLE, len(queries)), len(queries), seed) for seed in (1, 2))
+    effort = _tuned(index, queries[tried], k, recall)
     ids, similarities = torch.full((len(queries), k), -1), torch.full((len(queries), k), -torch.inf)
     for rows in torch.split(torch.arange(len(queries)), QUERIES_AT_ONCE):
-        neighbours = faiss_index.search(queries[rows], k, effort)
+        neighbours = index.search(queries[rows], k, effort)
         ids[rows], similarities[rows] = neighbours.ids, neighbours.similarities
         advance(len(rows))
     incomplete = (ids[:, -1] < 0).nonzero().squeeze(1)  # queries with fewer than k neighbours
     if len(incomplete):
         neighbours = _exact(queries[incomplete], others, k)
         ids[incomplete], similarities[incomplete] = neighbours.ids, neighbours.similarities
-    measured = _drawn(min(sample, len(queries)), len(queries), seed + 1)
     nearest = _exact(queries[measured], others, k)
     return Neighbours(ids, similarities), _share(similarities[measured], nearest.similarities)
 
@@ -98,23 +84,11 @@ def needed_vectors(index: str, width: int) -> int:
     return FaissIndex(index, width).needed
 
 
-def _check(queries: Tensor, others: Tensor, k: int, least: int, candidates: int | None) -> None:
-    shapes = [(tuple(side.shape), side.dtype) for side in (queries, others)]
-    same = all(len(shape) == 2 and dtype in (torch.float32, torch.float16) for shape, dtype in shapes)
-    if not same or queries.shape[1] != others.shape[1] or not len(queries):
-        raise ValueError(f"expected (n, d) and (m, d) in float32 or float16, got {shapes}")
-    if k < 1 or least < 1 or (candidates is not None and candidates < k):
-        raise ValueError(
-            f"expected others, k, sample and probe of 1 or more and candidates of k or more, "
-            f"got {k=}, {candidates=}, the least of the others {least}"
-        )
-
-
 class _Effort(NamedTuple):
-    """The search effort for a query; see ``faiss_search``."""
+    """The search effort for a query."""
 
-    probe: int
-    candidates: int
+    probe: int  # number of lists that are searched in an IVF index; queue length (``efSearch``) in HNSW
+    candidates: int  # number of candidates whose similarities are computed again
 
 
 class FaissIndex:
@@ -151,7 +125,7 @@ class FaissIndex:
         codes = self._core.pq.ksub if hasattr(self._core, "pq") else 1
         return PER_CENTROID * max(CENTROIDS, getattr(self._core, "nlist", 1), codes)
 
-    def train(self, vectors: Tensor, seed: int = 1) -> None:
+    def train(self, vectors: Tensor) -> None:
         """Train on a sample of the vectors, ``(n, width)`` float32 or float16, if the index needs training.
 
         If there are fewer vectors than ``needed``, the index becomes ``Flat``, which needs no training and is
@@ -161,11 +135,11 @@ class FaissIndex:
             self._whole, self._core = self._empty("Flat")
         elif self.needed:
             if hasattr(self._core, "cp"):
-                self._core.cp.seed = seed
+                self._core.cp.seed = 1
             if hasattr(self._core, "do_polysemous_training"):
                 self._core.do_polysemous_training = False  # slow, and for a search mode that is not used
             with self._refusals(), self._threads(one=self._graph):
-                self._whole.train(vectors[_drawn(self.needed, len(vectors), seed)].float().numpy())
+                self._whole.train(vectors[_drawn(self.needed, len(vectors), 1)].float().numpy())
 
     def hold(self, others: Tensor) -> None:
         """Put these vectors, ``(n, width)`` float32 or float16, into the index in place of any others.
@@ -178,12 +152,12 @@ class FaissIndex:
             self._whole = self._library.deserialize_index(self._unfilled)
             self._core = self._inmost(self._whole)
         self._whole.reset()
-        self._others = others.contiguous()
+        self.others = others.contiguous()
         with self._refusals(), self._threads(one=self._graph and self.probes()[0] != "nprobe"):
             # NSG takes all vectors at once.
             whole = others.dtype == torch.float32 or "NSG" in self._name
             together = max(1, len(others)) if whole else CONVERTED
-            for some in torch.split(self._others, together):
+            for some in torch.split(self.others, together):
                 self._whole.add(some.float().numpy())
 
     def _empty(self, index: str) -> tuple[Any, Any]:
@@ -208,14 +182,14 @@ class FaissIndex:
             probe = min(effort.probe, most)
             self._library.ParameterSpace().set_index_parameter(self._whole, parameter, probe)
         queries = queries.contiguous().float()
-        _, ids = self._whole.search(queries.numpy(), min(effort.candidates, len(self._others)))
-        return _scored(queries, self._others, torch.from_numpy(ids), k)
+        _, ids = self._whole.search(queries.numpy(), min(effort.candidates, len(self.others)))
+        return _scored(queries, self.others, torch.from_numpy(ids), k)
 
     def probes(self) -> tuple[str | None, int, int]:
         """FAISS's name for the parameter that ``probe`` sets, and its smallest and largest useful value."""
         if hasattr(self._core, "nlist"):
             return "nprobe", 1, self._core.nlist
-        return ("efSearch", 16, len(self._others)) if hasattr(self._core, "hnsw") else (None, 1, 1)
+        return ("efSearch", 16, len(self.others)) if hasattr(self._core, "hnsw") else (None, 1, 1)
 
     def _refusal(self, reason: str) -> SettingsError:
         return SettingsError(
@@ -241,31 +215,20 @@ class FaissIndex:
             self._library.omp_set_num_threads(usual)
 
 
-def _tuned(
-    faiss_index: FaissIndex,
-    queries: Tensor,
-    others: Tensor,
-    k: int,
-    probe: int | None,
-    candidates: int | None,
-    recall: float,
-) -> _Effort:
-    """The search effort; ``probe`` or ``candidates``, if None, are doubled as ``faiss_search`` says."""
-    if probe and candidates:
-        return _Effort(probe, candidates)
-    nearest = _exact(queries, others, k)
-    _, least, most = faiss_index.probes()
+def _tuned(index: FaissIndex, queries: Tensor, k: int, recall: float) -> _Effort:
+    """The search effort, doubled as ``faiss_search`` says."""
+    nearest = _exact(queries, index.others, k)
+    _, least, most = index.probes()
 
     def tried(effort: _Effort) -> tuple[float, _Effort]:
-        neighbours = faiss_index.search(queries, k, effort)
-        return _share(neighbours.similarities, nearest.similarities), effort
+        return _share(index.search(queries, k, effort).similarities, nearest.similarities), effort
 
-    share, effort = tried(_Effort(probe or least, candidates or 2 * k))
+    share, effort = tried(_Effort(least, 2 * k))
     while share - (share * (1 - share) / len(queries)) ** 0.5 < recall:
         more = []
-        if probe is None and effort.probe < most:
+        if effort.probe < most:
             more.append(tried(_Effort(2 * effort.probe, effort.candidates)))
-        if candidates is None and effort.candidates < len(others):
+        if effort.candidates < len(index.others):
             more.append(tried(_Effort(effort.probe, 2 * effort.candidates)))
         best = max(more, key=lambda trial: trial[0], default=(share, effort))
         if best[0] <= share:

@@ -139,7 +139,9 @@ def select_pairs(
             return sorted_within(distinct, by_input, _X)
         return sort(_head(sort(distinct, _RANK, "rank"), best), by_input, "inputs")
     if retrieval == "max":
-        return _head(_each_once(sort(every, _RANK, "rank"), sizes), best)
+        used = UsedTexts(*sizes)
+        free = (part[used.add(part[:, _X], part[:, _Y])] for part in sort(every, _RANK, "rank"))
+        return _head(free, best)
     ahead = _first_of(sort(forward, _by(_X, _MARGIN, _Y), "x"), (_X,))
     back = _first_of(sort(backward, _by(_Y, _MARGIN, _X), "y"), (_Y,))
     chosen = ahead if retrieval == "forward" else back
@@ -191,12 +193,6 @@ def _repeated(parts: Iterable[Rows]) -> Iterator[Rows]:
         again = (rows[1:, [_X, _Y]] == rows[:-1, [_X, _Y]]).all(axis=1)
         yield rows[:-1][again]
         last = rows[-1:]
-
-
-def _each_once(parts: Iterable[Rows], sizes: tuple[int, int]) -> Iterator[Rows]:
-    """The rows that the rule ``max`` takes: neither text is in an earlier row that was taken."""
-    used = UsedTexts(*sizes)
-    return (rows[used.add(rows[:, _X], rows[:, _Y])] for rows in parts)
 
 
 def _head(parts: Iterator[Rows], count: int | None) -> Iterator[Rows]:

@@ -10,6 +10,7 @@ from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.estimate import Before
 from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_each, row_shards, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
@@ -167,13 +168,7 @@ def judge_shards(
     schema = pa.schema([*([("id", pa.string())] if ids else []), ("score", pa.float32())])
     model, title, unit = titles
     writer = start_part(
-        run,
-        step="score",
-        schema=schema,
-        settings=settings,
-        inputs=inputs,
-        models={model: revision},
-        planned=len(sizes),
+        run, Identity.of("score", settings, inputs, {model: revision}), schema, planned=len(sizes)
     )
     if writer.finished:
         return writer.folder()

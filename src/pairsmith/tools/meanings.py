@@ -1,6 +1,6 @@
 """The meanings of a data set's labels in words, from the task that its rows were generated with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
@@ -18,26 +18,19 @@ def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
     """
     task = settings.get("task")
     labels = task.get("labels", []) if isinstance(task, Mapping) else []
-    by_name = {
-        label["name"]: _meaning(str(label["instruction"])) + _others(label.get("more_instructions") or ())
-        for label in labels
-    }
-    meanings = {_name(name): meaning for name, meaning in by_name.items()}
+    by_name: dict[Any, str] = {}
+    for label in labels:
+        more = label.get("more_instructions") or ()
+        others = f" (one of {len(more) + 1} instructions)" if more else ""
+        by_name[label["name"]] = _meaning(str(label["instruction"])) + others
+    meanings = {label_text(name): meaning for name, meaning in by_name.items()}
     smoothing = settings.get("smoothing")
     if smoothing and by_name and all(isinstance(name, int | float) for name in by_name):
         mean = fmean(by_name)
         # The smoothed scores, computed and rounded as ``smooth`` of the training set does.
         smoothed = {round((1 - smoothing) * name + smoothing * mean, 12): by_name[name] for name in by_name}
-        meanings |= {_name(name): meaning for name, meaning in smoothed.items()}
+        meanings |= {label_text(name): meaning for name, meaning in smoothed.items()}
     return meanings
-
-
-def _others(more: Sequence[str]) -> str:
-    return f" (one of {len(more) + 1} instructions)" if more else ""
-
-
-def _name(name: Any) -> str:
-    return label_text(float(name)) if isinstance(name, int | float) else str(name)
 
 
 def _meaning(instruction: str) -> str:

@@ -297,7 +297,7 @@ def test_lines_of_the_page_begin_with_peoples_rows():
 
 def test_the_table_by_hand():
     lines = table(SCORES, COSTS).splitlines()
-    assert lines[0].split("  ")[0] == "rows of"
+    assert lines[0].split("  ")[0] == "way"
     assert lines[1].split() == ["labelled", "0", "51.00", "12.71", "10", "s"]
     assert lines[2].split() == ["one", "100", "60.00", "0.00", "1", "min", "45", "s", "3,100", "21", "s"]
     assert lines[3].split()[:4] == ["one+two", "95", "of", "100"]

@@ -24,6 +24,7 @@ from pairsmith.methods.dino.training_options import EncoderOptions
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.estimate import Estimate
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.evaluate.sts import evaluate_sts
 from pairsmith.steps.training.encoder import train_encoder
@@ -55,9 +56,7 @@ def pairs(count, seed=0):
 
 
 def write_folder(path, tables, schema=SCORED_PAIR):
-    writer = FolderWriter.start(
-        Run(path, Silent()), step="postprocess", schema=schema, settings={}, inputs={}, models={}
-    )
+    writer = FolderWriter.start(Run(path, Silent()), Identity.of("postprocess", {}), schema)
     writer.commit(0, tables, REJECT.empty_table())
     writer.finish(Card(title="pairs", description="Pairs for a test."))
     return path

@@ -7,6 +7,7 @@ import pytest
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.corpora import encoded
 from pairsmith.steps.corpora.encoded import Encoded, encoded_schema
 
@@ -18,12 +19,7 @@ ROWS = [(0, "a", "mon"), (1, "b", "tue"), (None, "a", "mon"), (2, "a", "tue"), (
 @pytest.fixture
 def folder(tmp_path):
     writer = FolderWriter.start(
-        Run(tmp_path / "x", Silent()),
-        step="encode",
-        schema=encoded_schema("float32"),
-        settings={},
-        inputs={},
-        models={},
+        Run(tmp_path / "x", Silent()), Identity.of("encode", {}), encoded_schema("float32")
     )
     for shard, rows in enumerate((ROWS[:3], ROWS[3:5], ROWS[5:])):
         columns = {

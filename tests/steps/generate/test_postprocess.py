@@ -21,6 +21,7 @@ from pairsmith.data.schemas import (
 from pairsmith.data.tasks import load_task
 from pairsmith.data.text.folding import folded
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.generate import postprocess as postprocessing
 from pairsmith.steps.generate.plan import plan_postprocess
 from pairsmith.steps.generate.postprocess import postprocess
@@ -30,7 +31,7 @@ from pairsmith.steps.generate.settings import PostprocessSettings
 def folder(path, rows, schema, task=None, **others):
     settings = {"task": load_task(task).model_dump(mode="json")} if task else {}
     run = Run(path, Silent())
-    writer = FolderWriter.start(run, step="generate", schema=schema, settings=settings, inputs={}, models={})
+    writer = FolderWriter.start(run, Identity.of("generate", settings), schema)
     splits = {split: to_table(there, schema) for split, there in {"train": rows, **others}.items()}
     writer.commit(0, splits, REJECT.empty_table())
     return writer.finish(Card("t", "d"))
@@ -210,7 +211,7 @@ def test_stopped_behind_its_rows_it_only_finishes(tmp_path, monkeypatch):
 def test_rows_of_another_kind_are_refused(tmp_path):
     documents = REJECT
     run = Run(tmp_path / "in", Silent())
-    writer = FolderWriter.start(run, step="s", schema=documents, settings={}, inputs={}, models={})
+    writer = FolderWriter.start(run, Identity.of("s", {}), documents)
     writer.commit(0, {"train": documents.empty_table()}, REJECT.empty_table())
     writer.finish(Card("t", "d"))
     with pytest.raises(

@@ -39,6 +39,7 @@ from pairsmith.models.language.likelihood import (
 )
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.corpora import judges
 from pairsmith.steps.corpora.judges import cue_for
@@ -59,7 +60,7 @@ CARD = Card(title="Pairs", description="Some.")
 def folder_of(path, rows, schema, **others):
     """A dataset folder with the split train, and others by their names."""
     run = Run(path, Silent())
-    writer = FolderWriter.start(run, step="test", schema=schema, settings={}, inputs={}, models={})
+    writer = FolderWriter.start(run, Identity.of("test", {}), schema)
     splits = {split: to_table(there, schema) for split, there in {"train": rows, **others}.items()}
     writer.commit(0, splits, to_table([], REJECT))
     return writer.finish(CARD)
@@ -227,7 +228,7 @@ def test_candidates_of_an_input_compete_before_the_best_are_kept(world):
     rows = [replace(row, input_id=str(row.input_id), output_id=str(row.output_id)) for row in CANDIDATES]
     mined = {"retrieval": "candidates"}
     run = Run(tmp / "candidates", Silent())
-    writer = FolderWriter.start(run, step="mine", schema=MINED_PAIR, settings=mined, inputs={}, models={})
+    writer = FolderWriter.start(run, Identity.of("mine", mined), MINED_PAIR)
     writer.commit(0, {"train": to_table(rows, MINED_PAIR)}, to_table([], REJECT))
     writer.finish(CARD)
     pairs = str(tmp / "candidates")
@@ -785,7 +786,7 @@ def test_rows_without_what_a_judge_reads_are_refused(world, tiny_gpt2):
     }.items():
         table = pa.Table.from_pylist([rows[0] | change, *rows[1:]], schema=MINED_ANSWER)
         run = Run(tmp / name, Silent())
-        writer = FolderWriter.start(run, step="test", schema=MINED_ANSWER, settings={}, inputs={}, models={})
+        writer = FolderWriter.start(run, Identity.of("test", {}), MINED_ANSWER)
         writer.commit(0, {"train": table}, to_table([], REJECT))
         writer.finish(CARD)
         changes = {"pairs": str(tmp / name), "judge": "likelihood", "model": str(tiny_gpt2)}

@@ -21,6 +21,7 @@ from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.methods.mining import pairable
 from pairsmith.methods.mining.style import StyleClassifier
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+from pairsmith.runs.identity import Identity
 from pairsmith.search.selection import PairFile
 from pairsmith.steps import search_parts
 from pairsmith.steps.corpora import corpus as corpora
@@ -372,9 +373,7 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
             }
         ).cast(encoded_schema("float32"))
         run = Run(tmp_path / name, Silent())
-        writer = FolderWriter.start(
-            run, step="encode", schema=encoded_schema("float32"), settings={}, inputs={}, models={}
-        )
+        writer = FolderWriter.start(run, Identity.of("encode", {}), encoded_schema("float32"))
         writer.commit(0, {"train": table}, to_table([], REJECT))
         folder = writer.finish(Card(title="Vectors", description="Some."))
         return Encoded.of(folder, tmp_path / f"{name}.vectors")

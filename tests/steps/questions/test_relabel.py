@@ -15,6 +15,7 @@ from pairsmith.models.reader import keep_max_context, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.teacher import predict_spans
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.questions.plan import plan_relabel
 from pairsmith.steps.questions.relabel import relabel
 from pairsmith.steps.questions.settings import RelabelSettings
@@ -130,7 +131,7 @@ def test_only_sure_answers_and_those_that_were_written_are_kept_if_that_is_asked
 def test_what_was_kept_for_validation_stays_there(teacher, data, tmp_path, capsys):
     table = relabel(settings(teacher, data), Run(tmp_path / "all", Silent())).table()
     run = Run(tmp_path / "split", Silent())
-    writer = FolderWriter.start(run, step="mix", schema=RELABELLED, settings={}, inputs={}, models={})
+    writer = FolderWriter.start(run, Identity.of("mix", {}), RELABELLED)
     writer.commit(0, {"train": table[:2], "validation": table[2:]}, REJECT.empty_table())
     writer.finish(Card("t", "d"))
     for source, questions in ((str(run.out), QUESTIONS[:2]), (f"{run.out}:validation", QUESTIONS[2:])):

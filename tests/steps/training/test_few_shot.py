@@ -32,6 +32,7 @@ from pairsmith.methods.quip.training_options import TeacherOptions
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.corpora.encoded import encoded_schema
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
@@ -442,12 +443,7 @@ def test_what_the_search_found_is_wrong_once_and_never_right(tmp_path, tiny_bert
         for n, (answer, context) in enumerate(texts)
     ]  # fmt: skip
     writer = FolderWriter.start(
-        Run(tmp_path / "outputs", Silent()),
-        step="encode",
-        schema=encoded_schema(dtype),
-        settings={},
-        inputs={},
-        models={},
+        Run(tmp_path / "outputs", Silent()), Identity.of("encode", {}), encoded_schema(dtype)
     )
     for number, some in enumerate((rows[:10], rows[10:])):
         writer.commit(
@@ -470,12 +466,7 @@ def test_a_documents_own_sentences_are_no_hard_negatives(tmp_path, tiny_bert):
         for n, text in enumerate(texts)
     ]  # fmt: skip
     writer = FolderWriter.start(
-        Run(tmp_path / "outputs", Silent()),
-        step="encode",
-        schema=encoded_schema("float32"),
-        settings={},
-        inputs={},
-        models={},
+        Run(tmp_path / "outputs", Silent()), Identity.of("encode", {}), encoded_schema("float32")
     )
     writer.commit(0, {"train": pa.Table.from_pylist(rows, encoded_schema("float32"))}, to_table([], REJECT))
     folder = writer.finish(Card(title="t", description="d"))

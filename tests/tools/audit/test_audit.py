@@ -26,6 +26,7 @@ from pairsmith.data.schemas import (
 from pairsmith.data.squad import QUESTION
 from pairsmith.data.tasks import load_task
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, Sources
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.status import status_lines
 from pairsmith.tools.audit.agreement import annotator_agreement, label_confusion, wilson
 from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
@@ -122,9 +123,7 @@ def test_people_are_told_what_the_labels_of_a_task_mean(tmp_path):
 
 def rows_folder(path, schema, rows, settings=None):
     table = pa.Table.from_pylist([row if isinstance(row, dict) else asdict(row) for row in rows], schema)
-    writer = FolderWriter.start(
-        Run(path, Silent()), step="ask", schema=schema, settings=settings or {}, inputs={}, models={}
-    )
+    writer = FolderWriter.start(Run(path, Silent()), Identity.of("ask", settings or {}), schema)
     writer.commit_all({"train": table}, REJECT.empty_table())
     return writer.finish(Card("t", "d"))
 
@@ -153,7 +152,7 @@ def test_answers_are_on_the_disk_and_the_last_counts(tmp_path):
     assert not answers.give(AnnotatorAnswer("ann", "1", "b"))  # a second click
     assert answers.give(AnnotatorAnswer("bob", "1", "b"))
     assert answers.give(AnnotatorAnswer("ann", "2", "c"))
-    assert answers.take_back("ann") == "2"
+    assert answers.take_back("ann").row == "2"
     assert answers.give(AnnotatorAnswer("ann", "1", "c"), again=True)
     for view in (answers, AnnotatorAnswers(tmp_path)):
         assert view.of("ann") == {"1": "c"}
@@ -207,13 +206,13 @@ def test_a_full_disk_is_named_and_the_label_does_not_count(tmp_path):
 
 def test_confusion_by_hand():
     said = [{"0": "a", "1": "c", "2": "b"}, {"0": "a", "2": "b", "3": "b"}]
-    columns = label_confusion(four(), said)
+    columns = label_confusion(four(), dict(enumerate(said)))
     assert {claimed: column["answers"] for claimed, column in columns.items()} == {"a": 3, "b": 3}
     shares = {
         claimed: [cell["share"] for cell in column["given"].values()] for claimed, column in columns.items()
     }
     assert shares == {"a": [66.67, 0.0, 33.33], "b": [0.0, 100.0, 0.0]}
-    assert label_confusion(four(), []) == {}
+    assert label_confusion(four(), {}) == {}
 
 
 def test_intervals_by_hand():
@@ -560,7 +559,7 @@ def test_scores_of_a_model_have_no_table(tmp_path):
     rows = [ScoredPair(str(i), f"one {i}", "other", i / 30) for i in range(30)]
     dataset = data(tmp_path, rows)
     audit_of = draw_audit(dataset, AuditSettings(data="x", labels=["good", "bad"]))
-    assert label_confusion(audit_of, [{"3": "good"}]) == {}
+    assert label_confusion(audit_of, {"ann": {"3": "good"}}) == {}
     assert "1 of 30 rows labelled" in audit_table(audit_of, results_of(audit_of, {"ann": {"3": "good"}}))
 
 

@@ -22,6 +22,7 @@ from pairsmith.data.schemas import (
     to_table,
 )
 from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.status import status_lines
 from pairsmith.tools.report.parts import shown_text
 from pairsmith.tools.report.route import report
@@ -145,9 +146,7 @@ def hostile_folder(path, labels=HOSTILE):
     """Each hostile text once, with labels that take turns."""
     run = Run(path, Silent())
     settings = {"task": {"name": HOSTILE[0], "labels": [{"name": HOSTILE[1], "instruction": HOSTILE[2]}]}}
-    writer = FolderWriter.start(
-        run, step="generate", schema=LABELLED_TEXT, settings=settings, inputs={}, models={}
-    )
+    writer = FolderWriter.start(run, Identity.of("generate", settings), LABELLED_TEXT)
     texts = [text for text in HOSTILE if text != "\ud800 alone"]
     labels = [label for label in labels if label in texts]
     rows = [LabelledText(str(i), text, labels[-1 - i % len(labels)]) for i, text in enumerate(texts)]
@@ -172,7 +171,7 @@ def test_hostile_texts_labels_reasons_and_settings(tmp_path):
 def test_a_reject_of_megabytes_is_shown_with_the_length_that_it_had(tmp_path):
     row = LabelledText("1", "some text", "a")
     run = Run(tmp_path / "in", Silent())
-    writer = FolderWriter.start(run, step="mix", schema=LABELLED_TEXT, settings={}, inputs={}, models={})
+    writer = FolderWriter.start(run, Identity.of("mix", {}), LABELLED_TEXT)
     rejects = [Reject.of("2", "too long", "more tokens than the model reads", {"text": "word " * 500_000})]
     writer.commit(0, {"train": to_table([row], LABELLED_TEXT)}, to_table(rejects, REJECT))
     writer.finish(Card("t", "d"))

@@ -94,7 +94,8 @@ def tokens_of(score: Score, costs: Mapping[str, Cost]) -> float:
     return sum(fmean(costs[way].tokens) for way in score.trial.ways)
 
 
-TABLE_HEAD = ("rows of", "rows", "score", "± 95 %", "to make", "tokens written", "to train")
+TABLE_HEAD = ("way", "rows", "score", "± 95 %", "time to make", "tokens generated", "time to train")
+"""The score is the compared figure, ``± 95 %`` the margin of its interval; the other columns are costs."""
 
 
 def rows_of_table(scores: Sequence[Score], costs: Mapping[str, Cost]) -> list[tuple[str, ...]]:

@@ -51,9 +51,9 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
     table = Table(
         TABLE_HEAD,
         [tuple(shown_text(cell, 80) for cell in row) for row in rows_of_table(scores, costs)],
-        note="Times and tokens are means over seeds. To make: the time to make all rows of a way once, with "
-        "the models that were trained for them. Tokens written: the tokens of all texts that models "
-        "generated, also of rejected texts. To train: the time to train the model on the rows.",
+        note="Rows: how many rows of the way the model is trained on. Times and tokens are means over seeds. "
+        "Time to make: to make all rows of the way once, with the models that were trained for them. Tokens "
+        "generated: by models, also in rejected texts. Time to train: to train the model on the rows.",
     )
     most = f"with the most rows of each way. {spread}"
     by_rows, spans = mean_curves(scores)

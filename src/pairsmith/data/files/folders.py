@@ -1,12 +1,11 @@
 """Distinguishes folders of rows from folders of documents, and makes file names printable."""
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.folder_kinds import A_MODEL, folder_kind
+from pairsmith.core.folder_kinds import A_MODEL, folder_kind, json_object
 from pairsmith.core.paths import (
     MANIFEST,
     Place,
@@ -16,7 +15,6 @@ from pairsmith.core.paths import (
     is_folder,
     place,
     reaching,
-    size_of,
 )
 from pairsmith.data.splits import ABOUT_DATA, split_of
 
@@ -31,15 +29,8 @@ def printable_name(name: str) -> str:
 
 def written_by_pairsmith(folder: Place) -> bool:
     """Whether a folder has a manifest of pairsmith, and not a web app's file of the same name."""
-    manifest = folder / MANIFEST
-    if size_of(manifest) is None:
-        return False
-    try:
-        content = json.loads(manifest.read_bytes())
-    except (ValueError, RecursionError):
-        return False
     # The manifests of all steps and versions have this key, which decides whether a folder's rows are read.
-    return isinstance(content, dict) and isinstance(content.get("complete"), bool)
+    return isinstance(json_object(folder / MANIFEST).get("complete"), bool)
 
 
 def own_folder(source: str) -> Place | None:

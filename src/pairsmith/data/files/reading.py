@@ -58,7 +58,8 @@ class SourceDocument:
         if self.file is None:
             parsed = Parsed([Section(self.title, self.text)])
         elif self.kind not in READERS:
-            raise Unreadable(_unknown(self.kind))
+            what = f"a {self.kind} file" if self.kind else "a file without a suffix"
+            raise Unreadable(DocumentFault(UNKNOWN_KIND, f"{what}; known are {', '.join(READERS)}"))
         else:
             try:
                 data = self.file.read_bytes()
@@ -81,11 +82,6 @@ def _parsed(kind: str, data: bytes) -> Parsed:
         raise Unreadable(
             DocumentFault("unreadable file", "the library that reads it failed", {"error": first_line(error)})
         ) from error
-
-
-def _unknown(kind: str) -> DocumentFault:
-    what = f"a {kind} file" if kind else "a file without a suffix"
-    return DocumentFault(UNKNOWN_KIND, f"{what}; known are {', '.join(READERS)}")
 
 
 def source_documents(

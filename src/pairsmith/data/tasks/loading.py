@@ -1,6 +1,7 @@
 """Loads tasks by name or from a file. All faults of a file are reported in one error, with their lines."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,17 +40,9 @@ def load_task(name_or_path: str | Path) -> TaskSpec:
     """
     name = str(name_or_path)
     is_path = name.endswith((".yaml", ".yml")) or "/" in name or len(Path(name).parts) > 1
-    if name in builtin_tasks() or not (is_path or _is_file(name)):
-        return read_task(builtin_path(name))
-    return read_task(Path(name))
-
-
-def _is_file(name: str) -> bool:
-    """Whether ``name`` is the path of an existing file."""
-    try:
-        return Path(name).is_file()
-    except OSError:  # a text that is too long for a path
-        return False
+    with suppress(OSError):  # a text that is too long for a path
+        is_path = is_path or Path(name).is_file()
+    return read_task(Path(name) if is_path and name not in builtin_tasks() else builtin_path(name))
 
 
 def read_task(path: Path) -> TaskSpec:

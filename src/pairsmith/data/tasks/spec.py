@@ -25,9 +25,9 @@ SchemaKind = Literal["scored_pair", "labelled_pair", "labelled_text"]
 T = TypeVar("T")
 
 
-def label_text(name: str | float) -> str:
+def label_text(name: object) -> str:
     """A label's name as text: 1.0 becomes ``1``, 0.5 becomes ``0.5``, and names are unchanged."""
-    return repr(name).removesuffix(".0") if isinstance(name, float) else name
+    return repr(name).removesuffix(".0") if isinstance(name, float) else str(name)
 
 
 def parse_label(value: object) -> str | float:

@@ -25,6 +25,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, finished, nothing_to_do
 from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import Advance, Work
@@ -59,11 +60,8 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     revision = model_revision(settings.model)
     writer = FolderWriter.start(
         run,
-        step="classify",
-        schema=schema,
-        settings=settings.deciding(),
-        inputs=hashes("data", [settings.data]),
-        models={"model": revision},
+        Identity.of("classify", settings.deciding(), hashes("data", [settings.data]), {"model": revision}),
+        schema,
         planned=-(-count // settings.shard_size),
     )
     if writer.finished:

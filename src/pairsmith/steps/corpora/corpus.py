@@ -28,6 +28,7 @@ from pairsmith.models.encode import Side, encode_texts
 from pairsmith.models.unit_vectors import first_not_finite
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
@@ -228,11 +229,13 @@ def encode_corpus(
     shards = range(-(-count // options.shard_size))
     writer = start_part(
         run,
-        step="encode",
-        schema=encoded_schema(options.vector_dtype),
-        settings=_deciding(corpus, options),
-        inputs=corpus.hashes,
-        models={"encoder": revision, **(finder_of(options.units) if corpus.name == "outputs" else {})},
+        Identity.of(
+            "encode",
+            _deciding(corpus, options),
+            corpus.hashes,
+            {"encoder": revision, **(finder_of(options.units) if corpus.name == "outputs" else {})},
+        ),
+        encoded_schema(options.vector_dtype),
         planned=len(shards),
     )
     if writer.finished:

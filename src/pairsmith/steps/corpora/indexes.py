@@ -13,6 +13,7 @@ import torch
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run
 from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.search.exact import Neighbours
@@ -61,15 +62,7 @@ def train_indexes(
         the folder, with the columns of ``TRAINED``.
     """
     todo = [ToTrain(number, group, side) for number, (group, side) in enumerate(searched)]
-    writer = start_part(
-        run,
-        step="train-index",
-        schema=TRAINED,
-        settings={"index": name},
-        inputs=inputs,
-        models={},
-        planned=len(todo),
-    )
+    writer = start_part(run, Identity.of("train-index", {"index": name}, inputs), TRAINED, planned=len(todo))
     if not writer.finished:
         left = [index for index in todo if not writer.is_done(index.number)]
         commit_each(
@@ -151,9 +144,7 @@ class Indexes:
             advance: is called as by ``faiss_search``.
         """
         index = self._of(block.group, block.side, block.others, others)
-        near, measured = faiss_search(
-            queries, others[slice(*block.others)], k, index=index, recall=recall, advance=advance
-        )
+        near, measured = faiss_search(queries, index, k, recall=recall, advance=advance)
         near.ids.add_(block.others[0])
         return near, measured
 

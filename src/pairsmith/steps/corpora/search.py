@@ -14,6 +14,7 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
@@ -80,13 +81,7 @@ def run_search(
     """
     check_part_count(plan.parts, options.index)
     writer = start_part(
-        run.part("search"),
-        step="search",
-        schema=NEAR,
-        settings=plan.decides,
-        inputs=inputs,
-        models={},
-        planned=len(plan.parts),
+        run.part("search"), Identity.of("search", plan.decides, inputs), NEAR, planned=len(plan.parts)
     )
     where = ExecutorChoice(options.executor, options.workers, options.ray_address)
     if not writer.finished:

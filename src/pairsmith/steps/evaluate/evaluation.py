@@ -15,6 +15,7 @@ from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings
 from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, with_evaluation_splits
 from pairsmith.steps.planning import evenly_spaced, timed
 
@@ -57,13 +58,13 @@ class Evaluation(Generic[S, D]):
         """Evaluate, write the results into the run's folder, and show a table."""
         settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
         read = cache(partial(self.read, settings))
+        inputs = self.hashes(settings, read)
+        models = {"model": self.revision(getattr(settings, "model", ""))}
         return evaluate_once(
             run,
-            self.name,
+            Identity.of(self.name, settings.deciding(), inputs, models),
             settings,
-            inputs=self.hashes(settings, read),
-            models={"model": self.revision(getattr(settings, "model", ""))},
-            compute=lambda: self.compute(settings, read(), run.progress),
+            lambda: self.compute(settings, read(), run.progress),
             table=self.table,
         )
 

@@ -20,6 +20,7 @@ from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, hash_source, resolve_dtype
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once
 from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
 
@@ -33,14 +34,10 @@ def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any
     of the highest and the lowest label (``gap`` and ``gap_ci``).
     """
     settings = resolve_dtype(settings, run)
+    inputs, models = {"data": hash_source(settings.data)}, {"model": model_revision(settings.model)}
+    identity = Identity.of("evaluate labels", settings.deciding(), inputs, models)
     return evaluate_once(
-        run,
-        "evaluate labels",
-        settings,
-        inputs={"data": hash_source(settings.data)},
-        models={"model": model_revision(settings.model)},
-        compute=partial(_compute, settings, run.progress),
-        table=labels_table,
+        run, identity, settings, partial(_compute, settings, run.progress), table=labels_table
     )
 
 

@@ -80,12 +80,10 @@ class EvaluationRecord(Manifest):
 
 def evaluate_once(
     run: Run,
-    step: str,
+    identity: Identity,
     settings: Settings,
-    *,
-    inputs: Mapping[str, str],
-    models: Mapping[str, str],
     compute: Callable[[], Evaluated],
+    *,
     table: Callable[[Mapping[str, Any]], str] | None = None,
     goes_on: bool = False,
     compare: Callable[[], Figures | None] | None = None,
@@ -94,10 +92,8 @@ def evaluate_once(
 
     Args:
         run: has the folder to write to; with ``fresh`` the results are computed in any case.
-        step: the name of the step.
+        identity: the evaluation.
         settings: the settings of the evaluation; those that change no figure are only recorded in ``about``.
-        inputs: the hashes of the data, by name.
-        models: the revisions of the models, by name.
         compute: returns the figures and the predictions, see ``Evaluated``.
         table: formats the results as a table for the user.
         goes_on: whether ``compute`` saves parts of its work in the folder, which an evaluation that was
@@ -110,7 +106,6 @@ def evaluate_once(
     Returns:
         The content of ``results.json``: the figures, and their provenance (``about``).
     """
-    identity = Identity.of(step, settings.deciding(), inputs, models)
     earlier = claim(
         run, identity, RESULTS, read_about, extends=lambda earlier: goes_on and not earlier.complete
     )

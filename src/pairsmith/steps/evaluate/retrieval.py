@@ -20,6 +20,7 @@ from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run, refuse_source, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.runs.identity import Identity
 from pairsmith.search.bm25 import bm25_revision
 from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, evaluation_estimate
 from pairsmith.steps.evaluate.paired import EarlierEvaluation
@@ -77,11 +78,9 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     earlier = earlier_retrieval(settings, data, digest)
     results = evaluate_once(
         run,
-        "evaluate retrieval",
+        Identity.of("evaluate retrieval", settings.deciding(), {"data": digest}, {"model": revision}),
         settings,
-        inputs={"data": digest},
-        models={"model": revision},
-        compute=partial(_compute, settings, data, run, revision),
+        partial(_compute, settings, data, run, revision),
         table=retrieval_table,
         goes_on=settings.model != BM25,
         compare=partial(_compared_with, earlier, settings, data, run),

@@ -23,6 +23,7 @@ from pairsmith.metrics.bootstrap import spearman_draws
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on
 from pairsmith.runs import Run, refuse_source, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.evaluation import extrapolated
 from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_sts import (
@@ -74,13 +75,12 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
                 f"{suite.name}: {len(suite.pairs)} pairs are few: two models may differ by some points by "
                 "chance alone"
             )
+    models = {"model": model_revision(settings.model)}
     return evaluate_once(
         run,
-        "evaluate sts",
+        Identity.of("evaluate sts", settings.deciding(), {"data": digest}, models),
         settings,
-        inputs={"data": digest},
-        models={"model": model_revision(settings.model)},
-        compute=partial(_compute, settings, suites, run.progress),
+        partial(_compute, settings, suites, run.progress),
         table=lambda results: _table(results, suites),
         compare=None if name_is_taken else partial(_compared_with, earlier, settings, suites, run),
     )

@@ -32,6 +32,7 @@ from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.methods.dino.training_set import TrainingSet, make_training_set
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
 from pairsmith.runs.folder import open_training_rows
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.shared import refuse_sources
@@ -58,11 +59,13 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         )
     writer = FolderWriter.start(
         run,
-        step="postprocess",
-        schema=generated.schema.append(_SOURCE) if generated.origins else generated.schema,
-        settings={**settings.deciding(), "task": generated.described},
-        inputs={"data": hash_source(generated.source)},
-        models=generated.models,
+        Identity.of(
+            "postprocess",
+            {**settings.deciding(), "task": generated.described},
+            {"data": hash_source(generated.source)},
+            generated.models,
+        ),
+        generated.schema.append(_SOURCE) if generated.origins else generated.schema,
     )
     if writer.finished:
         return nothing_to_do(writer, run)

@@ -30,6 +30,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice, execute
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do, say_loading
 from pairsmith.runs.work import LostItem
 from pairsmith.steps.generate.checks import check_settings, remarks, steering_of
@@ -77,11 +78,8 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     revision = revision_of(settings.model)
     writer = FolderWriter.start(
         run,
-        step="generate",
-        schema=SCHEMAS[task.schema_kind],
-        settings=_fingerprint_settings(task, decoding, settings),
-        inputs=inputs,
-        models={"model": revision},
+        Identity.of("generate", _fingerprint_settings(task, decoding, settings), inputs, {"model": revision}),
+        SCHEMAS[task.schema_kind],
         growth=growth(shards),
         planned=len(shards),
         asked=shards[0].asked if shards else "",

@@ -44,6 +44,7 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.folder import TrainingRows, open_training_rows
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, mapped_table, scratch_file
 from pairsmith.steps.corpora.judges import (
@@ -91,12 +92,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     models = {"model": model_revision(settings.model)} if settings.model else {}
     one_per = _one_per(settings, source, schema.names)
     writer = FolderWriter.start(
-        run,
-        step="filter",
-        schema=schema,
-        settings=_deciding(settings, one_per),
-        inputs=inputs,
-        models=models,
+        run, Identity.of("filter", _deciding(settings, one_per), inputs, models), schema
     )
     if writer.finished:
         return nothing_to_do(writer, run)

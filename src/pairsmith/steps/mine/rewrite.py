@@ -29,6 +29,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import open_training_rows
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     RowsAndRejects,
     RowShard,
@@ -65,11 +66,10 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     shards = max(1, -(-pairs.num_rows // settings.shard_size))  # without pairs, there is one empty shard
     writer = FolderWriter.start(
         run,
-        step="rewrite",
-        schema=pairs.schema,
-        settings=settings.deciding(),
-        inputs={"pairs": hash_source(training_rows.source)},
-        models={"model": revision},
+        Identity.of(
+            "rewrite", settings.deciding(), {"pairs": hash_source(training_rows.source)}, {"model": revision}
+        ),
+        pairs.schema,
         planned=shards,
     )
     if writer.finished:

@@ -36,6 +36,7 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import ScratchFiles
 from pairsmith.search.margin import ScoredCandidates
@@ -69,11 +70,13 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     revision = model_revision(settings.encoder)
     writer = FolderWriter.start(
         run,
-        step="mine",
-        schema=schema,
-        settings=settings.deciding(),
-        inputs={name: digest for corpus in both for name, digest in corpus.hashes.items()},
-        models={"encoder": revision, **finder_of(settings.units())},
+        Identity.of(
+            "mine",
+            settings.deciding(),
+            {name: digest for corpus in both for name, digest in corpus.hashes.items()},
+            {"encoder": revision, **finder_of(settings.units())},
+        ),
+        schema,
     )
     if writer.finished:
         return nothing_to_do(writer, run)

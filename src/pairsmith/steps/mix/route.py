@@ -28,6 +28,7 @@ from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of, summary
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import nothing_to_do
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.mix.settings import MixSettings
@@ -54,15 +55,9 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     schema = pa.schema([*kind.schema, ("source", pa.string())])
     # One value for all sources and the same value for each source have the same fingerprint.
     pick = {"pick": settings.pick[0]} if len(set(settings.pick)) == 1 else {}
-    writer = FolderWriter.start(
-        run,
-        step="mix",
-        schema=schema,
-        # Sources are identified by their names in the column ``source``, as their paths have no effect.
-        settings=settings.model_dump(mode="json") | {"data": list(names.values()), "split": "train"} | pick,
-        inputs=hashes("data", settings.data),
-        models={},
-    )
+    # Sources are identified by their names in the column ``source``, as their paths have no effect.
+    decides = settings.model_dump(mode="json") | {"data": list(names.values()), "split": "train"} | pick
+    writer = FolderWriter.start(run, Identity.of("mix", decides, hashes("data", settings.data)), schema)
     if writer.finished:
         return nothing_to_do(writer, run)
     rows = {names[source]: list(source_kind.read(splits[source])) for source, source_kind in kinds.items()}

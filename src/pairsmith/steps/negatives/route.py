@@ -26,6 +26,7 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import ScratchFiles
 from pairsmith.steps.judging import SCORE_OF_TEXT
@@ -59,11 +60,13 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
     judge = model_revision(settings.judge) if settings.judge else ""
     writer = FolderWriter.start(
         run,
-        step="negatives",
-        schema=NEGATIVES,
-        settings=settings.deciding(),
-        inputs={**of_pairs, **of_corpus, **of_labelled},
-        models={"encoder": revision, **({"judge": judge} if judge else {})},
+        Identity.of(
+            "negatives",
+            settings.deciding(),
+            {**of_pairs, **of_corpus, **of_labelled},
+            {"encoder": revision, **({"judge": judge} if judge else {})},
+        ),
+        NEGATIVES,
     )
     if writer.finished:
         return nothing_to_do(writer, run)

@@ -105,15 +105,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     if settings.reuse and not is_complete(run, identity):
         earlier = EarlierQuestions.open(settings.reuse, identity)
     shards = -(-count // shard_size)
-    writer = FolderWriter.start(
-        run,
-        step="ask",
-        schema=schema_of(settings),
-        settings=identity.settings,
-        inputs=identity.inputs,
-        models=models,
-        planned=shards,
-    )
+    writer = FolderWriter.start(run, identity, schema_of(settings), planned=shards)
     limits = None
     if settings.sample and not all(map(writer.is_done, range(shards))):
         decides = {**identity.settings, **identity.inputs, **models}

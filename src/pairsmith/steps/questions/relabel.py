@@ -34,6 +34,7 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, finished, nothing_to_do
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.questions.settings import RelabelSettings
@@ -60,11 +61,8 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     require_reader(settings.model)
     writer = FolderWriter.start(
         run,
-        step="relabel",
-        schema=kept_schema(RELABELLED, kept(settings)),
-        settings=settings.deciding(),
-        inputs=hashes("data", settings.data),
-        models={"model": revision},
+        Identity.of("relabel", settings.deciding(), hashes("data", settings.data), {"model": revision}),
+        kept_schema(RELABELLED, kept(settings)),
         planned=-(-count // shard_size),
     )
     if writer.finished:

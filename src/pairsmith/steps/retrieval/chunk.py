@@ -34,6 +34,7 @@ from pairsmith.methods.retrieval.chunks import cut_sections
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import REJECTS
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     RecordShard,
     RowsAndRejects,
@@ -70,9 +71,7 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
         )
     decides, inputs = settings.deciding(), _inputs(settings)
     planned = -(-counted.documents // settings.shard_size)
-    writer = FolderWriter.start(
-        run, step="chunk", schema=CHUNK, settings=decides, inputs=inputs, models={}, planned=planned
-    )
+    writer = FolderWriter.start(run, Identity.of("chunk", decides, inputs), CHUNK, planned=planned)
     if writer.finished:
         return nothing_to_do(writer, run)
     # 1. Cut all documents into chunks.
@@ -131,11 +130,8 @@ def _cut(settings: ChunkSettings, counted: DocumentCounts, inputs: dict[str, str
     """Cut all documents: the folder of their chunks, with copies, as ``_CUT``."""
     writer = start_part(
         run,
-        step="cut",
-        schema=_CUT,
-        settings=settings.deciding(),
-        inputs=inputs,
-        models={},
+        Identity.of("cut", settings.deciding(), inputs),
+        _CUT,
         planned=-(-counted.documents // settings.shard_size),
     )
     if writer.finished:

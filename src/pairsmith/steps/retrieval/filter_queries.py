@@ -33,6 +33,7 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do, start_part
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import scratch_file
@@ -85,11 +86,13 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     judge = model_revision(settings.judge) if settings.judge else ""
     writer = FolderWriter.start(
         run,
-        step="filter-queries",
-        schema=query_source.kept_schema(judged=settings.judge is not None),
-        settings=settings.deciding(),
-        inputs={name: digest for digests in inputs.values() for name, digest in digests.items()},
-        models={"encoder": revision, **({"judge": judge} if judge else {})},
+        Identity.of(
+            "filter-queries",
+            settings.deciding(),
+            {name: digest for digests in inputs.values() for name, digest in digests.items()},
+            {"encoder": revision, **({"judge": judge} if judge else {})},
+        ),
+        query_source.kept_schema(judged=settings.judge is not None),
         planned=-(-query_source.rows // SHARD_ROWS),
     )
     if writer.finished:
@@ -202,11 +205,8 @@ def _search(
     count = len(rows.query)
     writer = start_part(
         run,
-        step="search",
-        schema=_SEARCHED,
-        settings={"within": settings.within},
-        inputs=_fingerprints(sides),
-        models={},
+        Identity.of("search", {"within": settings.within}, _fingerprints(sides)),
+        _SEARCHED,
         planned=-(-count // SEARCH_ROWS),
     )
     vectors = {name: side.every() for name, side in sides.items() if len(side)}

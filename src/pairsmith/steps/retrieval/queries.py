@@ -86,15 +86,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     earlier = None
     if settings.reuse and not is_complete(run, identity):
         earlier = EarlierQueries.open(settings.reuse, identity)
-    writer = FolderWriter.start(
-        run,
-        step="queries",
-        schema=QUERY,
-        settings=identity.settings,
-        inputs=identity.inputs,
-        models=identity.models,
-        planned=-(-count // shard_size),
-    )
+    writer = FolderWriter.start(run, identity, QUERY, planned=-(-count // shard_size))
     if writer.finished:
         return nothing_to_do(writer, run)
     say_loading(run, settings.model)

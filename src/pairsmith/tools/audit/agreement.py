@@ -1,6 +1,6 @@
 """How often annotators confirm the data's labels, and how far they agree with each other (D13, Table 3)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, Literal
 
@@ -12,8 +12,11 @@ from pairsmith.tools.report.rows import is_number
 AnnotatorLabels = Mapping[str, str]
 """The labels that one annotator gave, by row id."""
 
+Votes = Mapping[str, AnnotatorLabels]
+"""The labels of each annotator, by name."""
 
-def label_confusion(audit: Audit, said: Sequence[AnnotatorLabels]) -> dict[str, dict[str, Any]]:
+
+def label_confusion(audit: Audit, votes: Votes) -> dict[str, dict[str, Any]]:
     """For each label in the data, how often annotators gave each label (D13); every answer counts.
 
     Returns:
@@ -25,7 +28,7 @@ def label_confusion(audit: Audit, said: Sequence[AnnotatorLabels]) -> dict[str, 
     if len(audit.claimed) > MOST_LABELS:
         return {}
     claims = {row.id: row.label for row in audit.rows}
-    answers = [(claims[row], label) for labels in said for row, label in labels.items()]
+    answers = [(claims[row], label) for labels in votes.values() for row, label in labels.items()]
     by_label = {}
     for claimed in audit.claimed:
         if own_answers := [label for claim, label in answers if claim == claimed]:
@@ -48,8 +51,8 @@ def wilson(count: int, total: int) -> tuple[float, float]:
     return float(limits.low), float(limits.high)
 
 
-def annotator_agreement(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> dict[str, Any]:
-    """How far annotators agree beyond chance; ``said`` has the labels of each annotator.
+def annotator_agreement(audit: Audit, votes: Votes) -> dict[str, Any]:
+    """How far annotators agree beyond chance.
 
     Returns:
         ``cohen``: for each pair of annotators, ``"one, other"``, Cohen's kappa on the rows that both
@@ -60,22 +63,22 @@ def annotator_agreement(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> di
     from sklearn.metrics import cohen_kappa_score
 
     pairs: dict[str, float | None] = {}
-    for one, other in combinations(said, 2):
-        both = said[one].keys() & said[other].keys()
-        both_said = [[said[name][row.id] for row in audit.rows if row.id in both] for name in (one, other)]
-        defined = len(both) > 1 and len({*both_said[0], *both_said[1]}) > 1
-        pairs[f"{one}, {other}"] = round(float(cohen_kappa_score(*both_said)), 4) if defined else None
-    return {"cohen": pairs, "krippendorff": _krippendorff(audit, said)}
+    for one, other in combinations(votes, 2):
+        both = [row.id for row in audit.rows if row.id in votes[one] and row.id in votes[other]]
+        labels = [[votes[name][row] for row in both] for name in (one, other)]
+        defined = len(both) > 1 and len({*labels[0], *labels[1]}) > 1
+        pairs[f"{one}, {other}"] = round(float(cohen_kappa_score(*labels)), 4) if defined else None
+    return {"cohen": pairs, "krippendorff": _krippendorff(audit, votes)}
 
 
-def _krippendorff(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> float | None:
+def _krippendorff(audit: Audit, votes: Votes) -> float | None:
     import krippendorff
 
     numbers = all(map(is_number, audit.labels))
     level: Literal["interval", "nominal"] = "interval" if numbers else "nominal"
     codes = {label: float(label) if numbers else float(place) for place, label in enumerate(audit.labels)}
     values = np.array(  # a row for each annotator, a column for each row of the audit, NaN without a label
-        [[codes.get(labels.get(row.id, ""), np.nan) for row in audit.rows] for labels in said.values()]
+        [[codes.get(labels.get(row.id, ""), np.nan) for row in audit.rows] for labels in votes.values()]
     )
     compared = values[:, (~np.isnan(values)).sum(axis=0) > 1] if len(values) else values
     if compared.size == 0 or len(np.unique(compared[~np.isnan(compared)])) < 2:

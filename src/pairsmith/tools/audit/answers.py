@@ -33,7 +33,7 @@ class AnnotatorAnswers:
         """Read the answers in ``folder``; raises ``FolderError`` if a line of the file is not an answer."""
         self._path = folder / ANSWERS_FILE
         self._lock = threading.Lock()
-        self._said: dict[str, dict[str, str]] = {}  # each annotator's labels by row id, in the order given
+        self._labels: dict[str, dict[str, str]] = {}  # each annotator's labels by row id, in the order given
         for answer in self._read():
             self._take(answer)
 
@@ -44,7 +44,7 @@ class AnnotatorAnswers:
         second window changes nothing.
         """
         with self._lock:
-            before = self._said.get(answer.annotator, {}).get(answer.row)
+            before = self._labels.get(answer.annotator, {}).get(answer.row)
             if (before is not None and not again) or (before is None and answer.label is None):
                 return False
             line = {"annotator": answer.annotator, "row": answer.row, "label": answer.label}
@@ -53,24 +53,24 @@ class AnnotatorAnswers:
             self._take(answer)
             return True
 
-    def take_back(self, annotator: str) -> str | None:
-        """Take back the annotator's last answer; returns the id of its row, None if there is no answer."""
+    def take_back(self, annotator: str) -> AnnotatorAnswer | None:
+        """Take back the annotator's last answer, and return it; None if there is no answer."""
         with self._lock:
-            last = next(reversed(self._said.get(annotator, {})), None)
+            last = next(reversed(self._labels.get(annotator, {}).items()), None)
         if last is None:
             return None
-        self.give(AnnotatorAnswer(annotator, last, None), again=True)
-        return last
+        self.give(AnnotatorAnswer(annotator, last[0], None), again=True)
+        return AnnotatorAnswer(annotator, *last)
 
     def of(self, annotator: str) -> dict[str, str]:
         """The annotator's labels by row id."""
         with self._lock:
-            return dict(self._said.get(annotator, {}))
+            return dict(self._labels.get(annotator, {}))
 
     def by_annotator(self) -> dict[str, dict[str, str]]:
         """By annotator, the labels by row id; annotators without labels are left out."""
         with self._lock:
-            return {name: dict(labels) for name, labels in self._said.items() if labels}
+            return {name: dict(labels) for name, labels in self._labels.items() if labels}
 
     def _append(self, line: str) -> None:
         """Append a line and flush it to the disk, or leave the file as it was."""
@@ -86,7 +86,7 @@ class AnnotatorAnswers:
             raise StorageError(f"{self._path} cannot be written: {error.strerror}") from error
 
     def _take(self, answer: AnnotatorAnswer) -> None:
-        labels = self._said.setdefault(answer.annotator, {})
+        labels = self._labels.setdefault(answer.annotator, {})
         labels.pop(answer.row, None)
         if answer.label is not None:
             labels[answer.row] = answer.label

@@ -76,9 +76,9 @@ class AnnotationSession:
         ``row`` is the row's index in the audit; None takes the annotator's next unlabelled row. ``more``
         fields are added to the result.
         """
-        said = self.answers.of(self.annotator)
+        labelled = self.answers.of(self.annotator)
         order = order_of(self.audit, self.annotator, self.seed)
-        unlabelled = [place for place in order if self.audit.rows[place].id not in said]
+        unlabelled = [place for place in order if self.audit.rows[place].id not in labelled]
         if row is None and unlabelled:
             row = unlabelled[0]
         texts = {} if row is None else self.audit.rows[row].texts
@@ -139,12 +139,11 @@ def make_app(session: AnnotationSession) -> FastAPI:
 
     @app.post("/back")
     def back() -> JSONResponse:
-        said = session.answers.of(session.annotator)
-        row_id = session.answers.take_back(session.annotator)
-        row = next((place for place, candidate in enumerate(rows) if candidate.id == row_id), None)
-        label = said.get(row_id) if row_id is not None else None
-        place = next((place for place, name in enumerate(labels) if name == label), None)
-        return JSONResponse(session.state(row, taken=place))
+        taken_back = session.answers.take_back(session.annotator)
+        if taken_back is None:
+            return JSONResponse(session.state(undone=None))
+        row = next(place for place, candidate in enumerate(rows) if candidate.id == taken_back.row)
+        return JSONResponse(session.state(row, undone=labels.index(str(taken_back.label))))
 
     @app.post("/finish")
     def finish() -> JSONResponse:

@@ -35,7 +35,7 @@ async function ask(path, body) {
     state = result;
     draw();
     if (path === "answer") answered(body.place);
-    if (path === "back") takenBack();
+    if (path === "back") undone();
   } catch (fault) {
     say("Not saved: the pairsmith program does not answer. Is it still running?", true);
   } finally {
@@ -113,14 +113,14 @@ function answered(place) {
   say(`Saved: ${state.labels[place]}`);
 }
 
-function takenBack() {
-  if (state.taken === null) {
+function undone() {
+  if (state.undone === null) {
     say("There is no label to undo.");
     return;
   }
-  const button = part("labels").children[state.taken];
+  const button = part("labels").children[state.undone];
   if (button) button.classList.add("before");
-  say(`Undone: you had labelled this row ${state.labels[state.taken]}. Choose its label again.`);
+  say(`Undone: you had labelled this row ${state.labels[state.undone]}. Choose its label again.`);
 }
 
 function give(place) {
@@ -147,7 +147,7 @@ async function finish() {
 function close(results) {
   state = null;
   part("work").hidden = true;
-  part("told").replaceChildren(...results.told.map((line) => element("p", line)));
+  part("summary").replaceChildren(...results.summary.map((line) => element("p", line)));
   part("folder").textContent = results.folder;
   part("files").replaceChildren(...results.files.map(([name, what]) => {
     const item = document.createElement("li");

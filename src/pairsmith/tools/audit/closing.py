@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pairsmith.tools.audit.agreement import AnnotatorLabels
+from pairsmith.tools.audit.agreement import Votes
 from pairsmith.tools.audit.rows import Audit
 
 FILES = (
@@ -23,13 +23,11 @@ FILES = (
 """The files that an audit writes into its folder, each with what it contains."""
 
 
-def closing(
-    audit: Audit, said: Mapping[str, AnnotatorLabels], results: Mapping[str, Any], out: Path
-) -> dict[str, Any]:
+def closing(audit: Audit, votes: Votes, results: Mapping[str, Any], out: Path) -> dict[str, Any]:
     """What the page shows at the end.
 
     Returns:
-        ``told``: sentences on what was labelled and on the agreement. ``caption`` and ``table``: how often
+        ``summary``: sentences on what was labelled and on the agreement. ``caption`` and ``table``: how often
         each label was given to the rows with each label in the data; the first row of the table is its head,
         and it is empty if the data have no labels. ``folder`` and ``files``: the audit's folder, and the
         files that were written there.
@@ -42,7 +40,7 @@ def closing(
             shares = (results["confusion"][column]["given"][label]["share"] for column in columns)
             table.append([label, *(f"{share:.0f} %" for share in shares)])
     return {
-        "told": [*_counts(audit, said), *_agreement(results)],
+        "summary": [*_counts(audit, votes), *_agreement(results)],
         "caption": "How people labelled the rows with each label in the data, as shares of all answers to "
         "them",
         "table": table,
@@ -51,10 +49,10 @@ def closing(
     }
 
 
-def _counts(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> Sequence[str]:
+def _counts(audit: Audit, votes: Votes) -> Sequence[str]:
     """For each annotator, how many rows they labelled, and how many of these as in the data."""
     sentences = []
-    for name, labels in said.items():
+    for name, labels in votes.items():
         sentence = f"{name} labelled {len(labels)} of {len(audit.rows)} rows"
         compared = [row for row in audit.rows if row.id in labels and row.label in audit.labels]
         if compared:

@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,11 @@ import pyarrow as pa
 
 from pairsmith.core.progress import Silent
 from pairsmith.data.filters import AGREEMENT
-from pairsmith.data.schemas import REJECT, Reject, to_table
+from pairsmith.data.schemas import REJECT, Reject, text_schema, to_table
 from pairsmith.runs import Card, FolderWriter, Run, Sources
+from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import write_atomic
-from pairsmith.tools.audit.agreement import AnnotatorLabels
+from pairsmith.tools.audit.agreement import AnnotatorLabels, Votes
 from pairsmith.tools.audit.rows import Audit
 from pairsmith.tools.export.annotation import label_config
 
@@ -24,82 +24,26 @@ _PEOPLE = uuid.UUID("5b1b7b5e-6d0c-5e0b-9d5f-0e6a51f3c0de")
 
 
 def export_annotations(
-    audit: Audit,
-    said: Mapping[str, AnnotatorLabels],
-    most: AnnotatorLabels,
-    out: Path,
-    source: str,
-    sources: Sources,
+    audit: Audit, votes: Votes, most: AnnotatorLabels, out: Path, source: str, sources: Sources
 ) -> None:
     """Write the labelled rows in all formats into the audit's folder, replacing earlier exports.
 
     Args:
         audit: the rows that were labelled.
-        said: the labels of each annotator.
+        votes: the labels of each annotator.
         most: by row id, the label that most annotators gave. Labelled rows without such a label are rejects.
         out: the audit's folder.
         source: the hash of the data.
         sources: where the data come from, with their licences.
     """
-    write_labelled(audit, said, most, out / LABELLED, source, sources)
-    files: dict[str, Any] = {
-        LABEL_STUDIO: label_studio_tasks(audit, said),
-        ARGILLA: argilla_records(audit, said),
-    }
-    for name, content in files.items():
-        write_atomic(out / name, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
-    write_atomic(
-        out / LABEL_STUDIO_CONFIG,
-        label_config(list(audit.rows[0].texts), audit.labels, audit.question).encode(),
-    )
-
-
-def write_labelled(
-    audit: Audit,
-    said: Mapping[str, AnnotatorLabels],
-    most: AnnotatorLabels,
-    out: Path,
-    source: str,
-    sources: Sources,
-) -> None:
-    """Write a dataset folder of the rows, each with its majority label and the label's share of answers."""
-    texts = list(audit.rows[0].texts)
-    column = "score" if audit.graded else "label"
-    schema = pa.schema(
-        [
-            ("id", pa.string()),
-            *((name, pa.string()) for name in texts),
-            (column, pa.float64() if audit.graded else pa.string()),
-            ("annotators", pa.int64()),
-            ("share", pa.float64()),
-        ]
-    )
-    rows, rejects = [], []
-    for row in audit.rows:
-        answers = [labels[row.id] for labels in said.values() if row.id in labels]
-        if row.id in most:
-            label = float(most[row.id]) if audit.graded else most[row.id]
-            share = answers.count(most[row.id]) / len(answers)
-            rows.append(
-                {"id": row.id, **row.texts, column: label, "annotators": len(answers), "share": share}
-            )
-        elif answers:
-            counts = ", ".join(f"{label} by {answers.count(label)}" for label in dict.fromkeys(answers))
-            rejects.append(
-                Reject.of(row.id, AGREEMENT, "no label has the most votes", {**row.texts, "given": counts})
-            )
+    decides = {"labels": list(audit.labels), "answers": {name: dict(votes[name]) for name in votes}}
+    rows, rejects = labelled_rows(audit, votes, most)
     writer = FolderWriter.start(
-        Run(out, Silent(), fresh=True),
-        step="audit",
-        schema=schema,
-        settings={
-            "labels": list(audit.labels),
-            "answers": {name: dict(labels) for name, labels in said.items()},
-        },
-        inputs={"data": source},
-        models={},
+        Run(out / LABELLED, Silent(), fresh=True),
+        Identity.of("audit", decides, {"data": source}),
+        rows.schema,
     )
-    writer.commit_all({"train": pa.Table.from_pylist(rows, schema)}, to_table(rejects, REJECT))
+    writer.commit_all({"train": rows}, to_table(rejects, REJECT))
     writer.finish(
         Card(
             "Rows labelled by people",
@@ -113,23 +57,55 @@ def write_labelled(
             sources=sources,
         )
     )
+    tasks, records = label_studio_tasks(audit, votes), argilla_records(audit, votes)
+    for name, content in ((LABEL_STUDIO, tasks), (ARGILLA, records)):
+        write_atomic(out / name, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
+    config = label_config(list(audit.rows[0].texts), audit.labels, audit.question)
+    write_atomic(out / LABEL_STUDIO_CONFIG, config.encode())
 
 
-def label_studio_tasks(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[dict[str, Any]]:
+def labelled_rows(audit: Audit, votes: Votes, most: AnnotatorLabels) -> tuple[pa.Table, list[Reject]]:
+    """The rows, each with its majority label and the label's share of answers; and the rejects."""
+    column = "score" if audit.graded else "label"
+    schema = pa.schema(
+        [
+            *text_schema("id", *audit.rows[0].texts),
+            (column, pa.float64() if audit.graded else pa.string()),
+            ("annotators", pa.int64()),
+            ("share", pa.float64()),
+        ]
+    )
+    rows, rejects = [], []
+    for row in audit.rows:
+        answers = [labels[row.id] for labels in votes.values() if row.id in labels]
+        if row.id in most:
+            label = float(most[row.id]) if audit.graded else most[row.id]
+            share = answers.count(most[row.id]) / len(answers)
+            counted = {column: label, "annotators": len(answers), "share": share}
+            rows.append({"id": row.id, **row.texts, **counted})
+        elif answers:
+            counts = ", ".join(f"{label} by {answers.count(label)}" for label in dict.fromkeys(answers))
+            rejects.append(
+                Reject.of(row.id, AGREEMENT, "no label has the most votes", {**row.texts, "given": counts})
+            )
+    return pa.Table.from_pylist(rows, schema), rejects
+
+
+def label_studio_tasks(audit: Audit, votes: Votes) -> list[dict[str, Any]]:
     """The rows as tasks for an import into Label Studio, with the annotators' labels as annotations."""
     choice = {"from_name": "label", "to_name": next(iter(audit.rows[0].texts)), "type": "choices"}
     tasks: list[dict[str, Any]] = []
     for row in audit.rows:
-        answers = {name: labels[row.id] for name, labels in said.items() if row.id in labels}
+        answers = {name: labels[row.id] for name, labels in votes.items() if row.id in labels}
         results = [choice | {"value": {"choices": [label]}} for label in answers.values()]
         data: dict[str, Any] = {"row": row.id, **row.texts, "annotators": list(answers)}
         tasks.append({"data": data, "annotations": [{"result": [result]} for result in results]})
     return tasks
 
 
-def argilla_records(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[dict[str, Any]]:
+def argilla_records(audit: Audit, votes: Votes) -> list[dict[str, Any]]:
     """The rows as records with the annotators' labels, which Argilla's ``records.from_json`` reads."""
-    people = {name: str(uuid.uuid5(_PEOPLE, name)) for name in said}
+    people = {name: str(uuid.uuid5(_PEOPLE, name)) for name in votes}
     return [
         {
             "id": row.id,
@@ -140,7 +116,7 @@ def argilla_records(audit: Audit, said: Mapping[str, AnnotatorLabels]) -> list[d
             "responses": {
                 "label": [
                     {"value": labels[row.id], "user_id": people[name], "status": "submitted"}
-                    for name, labels in said.items()
+                    for name, labels in votes.items()
                     if row.id in labels
                 ]
             },

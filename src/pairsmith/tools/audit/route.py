@@ -14,7 +14,7 @@ from pairsmith.core.errors import FolderError, MissingExtra, SettingsError
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, sources_of, write_json
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors
-from pairsmith.tools.audit.agreement import AnnotatorLabels, annotator_agreement, label_confusion
+from pairsmith.tools.audit.agreement import Votes, annotator_agreement, label_confusion
 from pairsmith.tools.audit.answers import ANSWERS_FILE, AnnotatorAnswers
 from pairsmith.tools.audit.closing import closing
 from pairsmith.tools.audit.export import LABELLED, export_annotations
@@ -59,11 +59,11 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
 
         def write() -> dict[str, Any]:
             """Write the results of the labels that were given so far, and return them."""
-            said = answers.by_annotator()
-            results = results_of(drawn, said)
+            votes = answers.by_annotator()
+            results = results_of(drawn, votes)
             write_json(out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
             export_annotations(
-                drawn, said, results["labels"], out, inputs["data"], sources_of(data=[settings.data])
+                drawn, votes, results["labels"], out, inputs["data"], sources_of(data=[settings.data])
             )
             return results
 
@@ -107,22 +107,22 @@ def _check(drawn: Audit, answers: AnnotatorAnswers) -> None:
                 )
 
 
-def results_of(drawn: Audit, said: Mapping[str, AnnotatorLabels]) -> dict[str, Any]:
+def results_of(drawn: Audit, votes: Votes) -> dict[str, Any]:
     """The results of the annotators' labels: counts, confusion, agreement and majority labels."""
     return {
         "rows": len(drawn.rows),
-        "labelled": {name: len(labels) for name, labels in said.items()},
-        "confusion": label_confusion(drawn, list(said.values())),
-        "agreement": annotator_agreement(drawn, said),
+        "labelled": {name: len(labels) for name, labels in votes.items()},
+        "confusion": label_confusion(drawn, votes),
+        "agreement": annotator_agreement(drawn, votes),
         "labels": {
-            row.id: label for row in drawn.rows if (label := majority_label(row.id, said)) is not None
+            row.id: label for row in drawn.rows if (label := majority_label(row.id, votes)) is not None
         },
     }
 
 
-def majority_label(row: str, said: Mapping[str, AnnotatorLabels]) -> str | None:
+def majority_label(row: str, votes: Votes) -> str | None:
     """The label that most annotators gave a row; None where nobody labelled it, or in a tie."""
-    counts = Counter(labels[row] for labels in said.values() if row in labels).most_common(2)
+    counts = Counter(labels[row] for labels in votes.values() if row in labels).most_common(2)
     tie = len(counts) > 1 and counts[0][1] == counts[1][1]
     return counts[0][0] if counts and not tie else None
 

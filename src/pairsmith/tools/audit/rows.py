@@ -14,27 +14,15 @@ from pairsmith.tools.settings import AuditSettings
 
 MOST_LABELS = 9
 """Largest number of labels to choose from: one for each of the keys 1 to 9."""
-_TEXTS = (
-    ("sentence1", "sentence2"),
-    ("input", "output"),
-    ("text",),
-    ("context", "question"),
-    ("document", "summary"),
-)
-
-
 _ALIKE = "How similar in meaning are these two sentences?"
 _QUESTIONS = {
+    ("sentence1", "sentence2"): "Which label says best how the second sentence relates to the first?",
     ("input", "output"): "Do these two texts belong together? Choose the label that fits best.",
     ("text",): "Which label fits this text best?",
-    (
-        "context",
-        "question",
-    ): "Does the passage answer the question, and is the answer right? Choose the label that fits best.",
-    (
-        "document",
-        "summary",
-    ): "Does the summary say what matters in the document? Choose the label that fits best.",
+    ("context", "question"): "Does the passage answer the question, and is the answer right? Choose the "
+    "label that fits best.",
+    ("document", "summary"): "Does the summary say what matters in the document? Choose the label that fits "
+    "best.",
 }
 """By the columns with texts, the question to the annotators if the settings give none."""
 
@@ -85,7 +73,7 @@ def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
         if column and len(claimed) <= MOST_LABELS:
             claimed |= {label_name(value) for value in table.column(column).unique().to_pylist()}
         sample += drawn
-    columns = next((names for names in _TEXTS if set(names) <= sample[0].keys()), None)
+    columns = next((names for names in _QUESTIONS if set(names) <= sample[0].keys()), None)
     if columns is None:
         raise InputError(
             f"{folder.path}: the rows have no texts that can be labelled, only the columns "
@@ -122,9 +110,7 @@ def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
 
 def question_on(columns: Sequence[str], graded: bool) -> str:
     """The question to annotators about rows with these text columns; ``graded`` if the labels are scores."""
-    if tuple(columns) == ("sentence1", "sentence2"):
-        return _ALIKE if graded else "Which label says best how the second sentence relates to the first?"
-    return _QUESTIONS[tuple(columns)]
+    return _ALIKE if graded and "sentence1" in columns else _QUESTIONS[tuple(columns)]
 
 
 def order_of(audit: Audit, annotator: str, seed: int) -> list[int]:

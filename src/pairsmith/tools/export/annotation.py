@@ -9,10 +9,13 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.data.kinds import WITH_NEGATIVES, Row, RowKind
 from pairsmith.data.tasks import label_text
 from pairsmith.tools.audit.rows import question_on
-from pairsmith.tools.export.negatives import Files, Splits
+from pairsmith.tools.export.files import Files, Splits
 
 _MOST_LABELS = 20
 """Largest number of labels to choose from: people cannot choose among more."""
+
+_SUGGESTED = ("label", "score")
+"""Columns whose values are suggested to the people who label; rows without them get no suggestion."""
 
 _FITS = ("yes", "no")
 """The choices if rows have no label: whether their texts belong together."""
@@ -22,16 +25,17 @@ def label_studio_files(splits: Splits, kind: RowKind) -> Files:
     """Label Studio: ``label-config.xml``, and each split's tasks with the rows' labels as predictions."""
     fields, choices = _fields(kind), _choices(splits, kind, "label-studio")
     yield "label-config.xml", [label_config(fields, choices, question_on(kind.texts, kind.claim == "score"))]
+
+    def task(row: Row) -> dict[str, Any]:
+        data = {"data": {"id": row["id"], **_texts(row, fields)}}
+        if kind.claim not in _SUGGESTED:
+            return data
+        chosen = {"choices": [label_text(row[kind.claim])]}
+        prediction = {"from_name": "label", "to_name": fields[0], "type": "choices", "value": chosen}
+        return {**data, "predictions": [{"model_version": "pairsmith", "result": [prediction]}]}
+
     for split, rows in splits.items():
-        tasks = []
-        for row in rows:
-            task: dict[str, Any] = {"data": {"id": row["id"], **_texts(row, fields)}}
-            if kind.claim in ("label", "score"):
-                chosen = {"choices": [_label(row, kind)]}
-                prediction = {"from_name": "label", "to_name": fields[0], "type": "choices", "value": chosen}
-                task["predictions"] = [{"model_version": "pairsmith", "result": [prediction]}]
-            tasks.append(task)
-        yield f"{split}.json", [json.dumps(tasks, ensure_ascii=False, indent=1)]
+        yield f"{split}.json", [_json([task(row) for row in rows])]
 
 
 def label_config(fields: Sequence[str], choices: Sequence[str], question: str) -> str:
@@ -48,38 +52,32 @@ def label_config(fields: Sequence[str], choices: Sequence[str], question: str) -
 def argilla_files(splits: Splits, kind: RowKind) -> Files:
     """Argilla: ``settings.json``, and the records of each split with the rows' labels as suggestions."""
     fields, choices = _fields(kind), _choices(splits, kind, "argilla")
+    question = question_on(kind.texts, kind.claim == "score")
+    text = {"type": "text", "use_markdown": False}
+    options = [{"value": choice, "text": choice} for choice in choices]
+    selection = {"type": "label_selection", "options": options}
     settings = {
-        "guidelines": question_on(kind.texts, kind.claim == "score"),
-        "fields": [
-            {
-                "name": name,
-                "title": name,
-                "required": True,
-                "settings": {"type": "text", "use_markdown": False},
-            }
-            for name in fields
-        ],
-        "questions": [
-            {
-                "name": "label",
-                "title": question_on(kind.texts, kind.claim == "score"),
-                "required": True,
-                "settings": {
-                    "type": "label_selection",
-                    "options": [{"value": choice, "text": choice} for choice in choices],
-                },
-            }
-        ],
+        "guidelines": question,
+        "fields": [{"name": name, "title": name, "required": True, "settings": text} for name in fields],
+        "questions": [{"name": "label", "title": question, "required": True, "settings": selection}],
     }
-    yield "settings.json", [json.dumps(settings, ensure_ascii=False, indent=1)]
+    yield "settings.json", [_json(settings)]
+
+    def record(row: Row) -> dict[str, Any]:
+        texts = {"id": str(row["id"]), "fields": _texts(row, fields)}
+        if kind.claim not in _SUGGESTED:
+            return texts
+        return {
+            **texts,
+            "suggestions": {"label": {"value": label_text(row[kind.claim]), "agent": "pairsmith"}},
+        }
+
     for split, rows in splits.items():
-        records = []
-        for row in rows:
-            record: dict[str, Any] = {"id": str(row["id"]), "fields": _texts(row, fields)}
-            if kind.claim in ("label", "score"):
-                record["suggestions"] = {"label": {"value": _label(row, kind), "agent": "pairsmith"}}
-            records.append(record)
-        yield f"{split}.json", [json.dumps(records, ensure_ascii=False, indent=1)]
+        yield f"{split}.json", [_json([record(row) for row in rows])]
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=1)
 
 
 def _fields(kind: RowKind) -> Sequence[str]:
@@ -95,15 +93,10 @@ def _texts(row: Row, fields: Sequence[str]) -> Mapping[str, str]:
     return {name: row["answers"]["text"][0] if name == "answer" else str(row[name]) for name in fields}
 
 
-def _label(row: Row, kind: RowKind) -> str:
-    value = row[kind.claim]
-    return label_text(value) if isinstance(value, float) else str(value)
-
-
 def _choices(splits: Splits, kind: RowKind, form: str) -> Sequence[str]:
-    if kind.claim not in ("label", "score"):
+    if kind.claim not in _SUGGESTED:
         return _FITS
-    labels = sorted({_label(row, kind) for rows in splits.values() for row in rows})
+    labels = sorted({label_text(row[kind.claim]) for rows in splits.values() for row in rows})
     if len(labels) > _MOST_LABELS:
         raise SettingsError(
             f"--form {form} makes a button for each {kind.claim}, but these rows have {len(labels)} "

@@ -9,17 +9,8 @@ from pairsmith.data.kept_columns import value_as_text
 from pairsmith.data.kinds import WITH_NEGATIVES, Row, RowKind
 from pairsmith.data.readers import text_id
 from pairsmith.tools.export.annotation import argilla_files, label_studio_files
-from pairsmith.tools.export.negatives import (
-    Files,
-    Splits,
-    beir_with_negatives,
-    flag_embedding,
-    line,
-    scored_tuples,
-    tevatron,
-    triplets,
-    tuples,
-)
+from pairsmith.tools.export.files import Files, Objects, Splits, json_lines, line
+from pairsmith.tools.export.negatives import flag_embedding, scored_tuples, tevatron, triplets, tuples
 from pairsmith.tools.settings import FormName
 
 RowForm = Callable[[Splits, RowKind], Files]
@@ -38,7 +29,7 @@ def jsonl(splits: Splits, kind: RowKind) -> Files:  # noqa: ARG001 - rows of all
         for number, row in enumerate(rows, start=1):
             for name, value in row.items():
                 value_as_text(value, name, f"{split}, row {number}")  # refuses text that no file can hold
-        yield f"{split}.jsonl", map(line, rows)
+    return json_lines(splits, iter)
 
 
 def squad(splits: Splits, kind: RowKind) -> Files:
@@ -57,24 +48,33 @@ def squad(splits: Splits, kind: RowKind) -> Files:
 
 
 def beir(splits: Splits, kind: RowKind) -> Files:
-    """BEIR: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``; equal texts become one document."""
-    if kind is WITH_NEGATIVES:
-        yield from beir_with_negatives(splits)
-        return
-    query_column, document_column = _belonging(kind, "beir")
-    all_rows = [row for rows in splits.values() for row in rows]
-    queries = {text_id(str(row[query_column])): str(row[query_column]) for row in all_rows}
-    documents = {text_id(str(row[document_column])): row for row in all_rows}
-    corpus = (
-        {"_id": name, "title": _title(row), "text": row[document_column]} for name, row in documents.items()
-    )
+    """BEIR: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/SPLIT.tsv``.
+
+    Texts with the same id become one document, and so do equal texts of rows without such ids. Only the
+    positives of queries with negatives are relevant.
+    """
+    columns = None if kind is WITH_NEGATIVES else _belonging(kind, "beir")
+    queries: dict[str, str] = {}
+    documents: dict[str, tuple[str, str]] = {}  # title and text
+    relevant: dict[str, dict[tuple[str, str], None]] = {split: {} for split in splits}
+    for split, rows in splits.items():
+        for row in rows:
+            if columns:
+                query, document = (text_id(str(row[column])) for column in columns)
+                queries[query] = str(row[columns[0]])
+                documents[document] = _title(row), row[columns[1]]
+            else:
+                query, document = row["query_id"], row["positive_id"]
+                queries[query] = row["query"]
+                names, texts = [document, *row["negative_ids"]], [row["positive"], *row["negatives"]]
+                for name, text in zip(names, texts, strict=True):
+                    documents.setdefault(name, ("", text))
+            relevant[split][query, document] = None
+    corpus = ({"_id": name, "title": title, "text": text} for name, (title, text) in documents.items())
     yield "corpus.jsonl", map(line, corpus)
     yield "queries.jsonl", (line({"_id": name, "text": text}) for name, text in queries.items())
-    for split, rows in splits.items():
-        pairs = dict.fromkeys(
-            (text_id(str(row[query_column])), text_id(str(row[document_column]))) for row in rows
-        )
-        lines = [f"{query}\t{document}\t1" for query, document in pairs]
+    for split, pairs in relevant.items():
+        lines = (f"{query}\t{document}\t1" for query, document in pairs)
         yield f"qrels/{split}.tsv", ["query-id\tcorpus-id\tscore", *lines]
 
 
@@ -85,27 +85,26 @@ def sentence_transformers(splits: Splits, kind: RowKind) -> Files:
     negatives also the columns ``negative_1``, ``negative_2`` ….
     """
     if kind is WITH_NEGATIVES:
-        yield from tuples(splits)
-        return
+        return json_lines(splits, tuples)
     if kind.name in ("scored pairs", "labelled pairs"):
-        target = "score" if kind.name == "scored pairs" else "label"
-        names = {name: name for name in ("sentence1", "sentence2", target)}
+        names = {name: name for name in (*kind.texts, kind.claim)}
     else:
         query_column, document_column = _belonging(kind, "sentence-transformers")
         names = {query_column: "anchor", document_column: "positive"}
-    for split, rows in splits.items():
-        yield f"{split}.jsonl", [line({name: row[column] for column, name in names.items()}) for row in rows]
+    return json_lines(
+        splits, lambda rows: [{name: row[column] for column, name in names.items()} for row in rows]
+    )
 
 
-def _of_negatives(form: FormName, write: Callable[[Splits], Files]) -> RowForm:
-    """The format ``form`` of queries with negatives, written by ``write``; other rows are refused."""
+def _of_negatives(form: FormName, objects: Objects) -> RowForm:
+    """The format ``form`` of queries with negatives, of which ``objects`` makes lines; others are refused."""
 
-    def written(splits: Splits, kind: RowKind) -> Files:
+    def files(splits: Splits, kind: RowKind) -> Files:
         if kind is not WITH_NEGATIVES:
             raise SettingsError(f"--form {form} is for {WITH_NEGATIVES.name}; these rows are {kind.name}")
-        yield from write(splits)
+        return json_lines(splits, objects)
 
-    return written
+    return files
 
 
 FORMS: Mapping[FormName, RowForm] = {

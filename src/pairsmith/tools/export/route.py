@@ -1,10 +1,10 @@
 """The step ``export``: write a data set in the format of another tool."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from pairsmith.core.errors import InputError
+from pairsmith.core.folder_kinds import json_object
 from pairsmith.core.paths import Place
 from pairsmith.data.kinds import (
     WITH_NEGATIVES,
@@ -15,11 +15,10 @@ from pairsmith.data.kinds import (
 )
 from pairsmith.data.splits import splits_of
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source
-from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
+from pairsmith.runs.croissant import CROISSANT, as_json, describe
 from pairsmith.runs.folder import check_files
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors, write_atomic
-from pairsmith.tools.export import negatives
 from pairsmith.tools.export.forms import FORMS
 from pairsmith.tools.export.table import csv_files, nested, table_rows
 from pairsmith.tools.record import recorded
@@ -57,11 +56,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
 
 def _files_there(out: Place) -> list[str]:
     """The names of the files that an earlier call wrote into ``out``, according to the record there."""
-    try:
-        record = json.loads((out / EXPORT_RECORD).read_bytes())
-    except (OSError, ValueError):
-        return []
-    files = record.get("files") if isinstance(record, dict) else None
+    files = json_object(out / EXPORT_RECORD).get("files")
     if not isinstance(files, list):
         return []
     return [name for name in files if isinstance(name, str) and ".." not in name and not name.startswith("/")]
@@ -90,21 +85,24 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
     if left_out := sum(map(len, by_split.values())) - sum(map(len, rows.values())):
         what, why = what_is_missing(kind)
         run.progress.say(f"left out {left_out:,} rows, as there is {what} ({why})")
-    tuples = kind is WITH_NEGATIVES and settings.form in ("sentence-transformers", "scored-tuples")
-    if tuples and (fewer := negatives.left_out(rows)):
-        run.progress.say(
-            f"left out {fewer:,} rows, as they have fewer than {negatives.most_negatives(rows)} negatives; "
-            "--form triplets writes all rows"
-        )
+    if kind is WITH_NEGATIVES and settings.form in ("sentence-transformers", "scored-tuples"):
+        most = max((len(row["negatives"]) for own in rows.values() for row in own), default=0)
+        read_rows = sum(map(len, rows.values()))
+        rows = {split: [row for row in own if len(row["negatives"]) == most] for split, own in rows.items()}
+        if fewer := read_rows - sum(map(len, rows.values())):
+            run.progress.say(
+                f"left out {fewer:,} rows, as they have fewer than {most} negatives; --form triplets writes "
+                "all rows"
+            )
     return _contents(FORMS[settings.form](rows, kind))
 
 
 def _with_croissant(data: str) -> Mapping[str, MakeContent]:
     """The Parquet files of a dataset folder, unchanged, and their description in Croissant."""
     folder = DatasetFolder.open(data)
-    hashes = {file.path: file.sha256 for shard in folder.manifest.shards for file in shard.files}
+    hashes = {file.path: file.sha256 for file in folder.manifest.shard_files}
     check_files(folder.path, str(folder.path), hashes, folder.manifest.step)
-    described = as_json(describe(folder.manifest, schemas_of(folder)))
+    described = as_json(describe(folder.manifest, folder.schema()))
     return {
         CROISSANT: lambda: described,
         **{name: (folder.path / name).read_bytes for name in hashes},

@@ -12,7 +12,7 @@ from pairsmith.data.readers import refuse_half_characters
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import official
-from pairsmith.tools.export.negatives import Files
+from pairsmith.tools.export.files import Files
 
 
 def table_rows(source: str) -> dict[str, list[Row]]:

@@ -13,7 +13,7 @@ from pairsmith.core.errors import FolderError
 from pairsmith.core.model_files import weight_files
 from pairsmith.core.paths import MANIFEST, fetched, files_below, is_folder, place, reaching, size_of
 from pairsmith.runs import DatasetFolder, Manifest
-from pairsmith.runs.croissant import CROISSANT, as_json, describe, schemas_of
+from pairsmith.runs.croissant import CROISSANT, as_json, describe
 from pairsmith.runs.folder import check_files, read_manifest
 from pairsmith.tools.push.names import Names
 from pairsmith.training.folder import TRAINING_RECORD, TrainingRecord
@@ -77,7 +77,7 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
 
 def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, FileContent]:
     opened = DatasetFolder.open(folder)
-    hashes = {file.path: file.sha256 for shard in opened.manifest.shards for file in shard.files}
+    hashes = {file.path: file.sha256 for file in opened.manifest.shard_files}
     check_files(folder, name, hashes, opened.manifest.step)
     if size_of(folder / CARD) is None:
         raise FolderError(
@@ -86,7 +86,7 @@ def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Fil
     record = json.loads((folder / MANIFEST).read_bytes())
     names = Names(folder, record)
     manifest = names.values(record)
-    described = describe(Manifest.model_validate(manifest), schemas_of(opened), repo=repo, endpoint=endpoint)
+    described = describe(Manifest.model_validate(manifest), opened.schema(), repo=repo, endpoint=endpoint)
     return {
         CARD: names.text(_card(folder / CARD)).encode(),
         MANIFEST: as_json(manifest),

@@ -147,14 +147,11 @@ def evaluation_lead(results: Mapping[str, Any]) -> list[str]:
     title = shown_text(step or "an evaluation", 60)
     title += f" of the model {shown_text(names['model'], 100)}" if "model" in names else ""
     title += f" on {shown_text(names['data'], 100)}" if "data" in names else ""
-    return [f"Measured by {title}.", *([MEANINGS[step]] if step in MEANINGS else []), *_differences(results)]
-
-
-def _differences(results: Mapping[str, Any]) -> Iterator[str]:
-    """If the evaluation was compared with an earlier one, a sentence on its first figure."""
-    for table in against(results):
+    lines = [f"Measured by {title}.", *([MEANINGS[step]] if step in MEANINGS else [])]
+    for table in against(results):  # the first figure, if there is an earlier evaluation
         name, verdict, difference, spread = table.rows[0]
-        yield f"{table.title}: {name} {difference}, 95 % interval {spread}: {verdict}."
+        lines.append(f"{table.title}: {name} {difference}, 95 % interval {spread}: {verdict}.")
+    return lines
 
 
 def evaluation_sections(results: Mapping[str, Any]) -> list[PageSection]:

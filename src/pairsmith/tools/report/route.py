@@ -3,9 +3,9 @@
 folder -> the rows, model or figures in it -> sections of the page -> report.html
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.model_names import model_revision
@@ -25,10 +25,14 @@ from pairsmith.tools.report.models import (
 )
 from pairsmith.tools.report.origin import checked, lead, verdict
 from pairsmith.tools.report.overlap import known_texts
-from pairsmith.tools.report.parts import Finding, Page, PageSection, render_page, shown_text
+from pairsmith.tools.report.parts import Finding, Page, render_page, shown_text
+from pairsmith.tools.report.rows import Known
 from pairsmith.tools.report.traces import check_traces
 from pairsmith.tools.report.whole_run import RESULTS, RUN_RECORD, TRAINING_RECORD, read_record, run_page
 from pairsmith.tools.settings import ReportSettings
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 REPORT_PAGE = "report.html"
 REPORT_RECORD = "report.json"
@@ -36,9 +40,7 @@ COMPARISON = "comparison.html"
 """The page that ``compare`` writes."""
 _RECORDS = (RUN_RECORD, MANIFEST, TRAINING_RECORD, RESULTS)
 _EXAMPLES_OF_STEP = 2
-
-OfRows = Callable[..., Iterator[PageSection]]
-"""Makes the sections on a dataset folder: ``dataset_sections`` with the settings filled in."""
+"""Largest number of examples of each sort on the page of a run, which shows many steps."""
 
 
 def report(settings: ReportSettings, run: Run) -> Place:
@@ -67,8 +69,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
             from pairsmith.models.sentence_encoder import load_sentence_encoder
 
             encoder = load_sentence_encoder(settings.encoder, device=settings.device, dtype=settings.dtype)
-        of_rows = partial(dataset_sections, settings=settings, references=references, encoder=encoder)
-        page = page_of(source, settings, of_rows)
+        page = page_of(source, settings, references, encoder)
         page = replace(
             page, warnings=[replace(finding, text=shown_text(finding.text)) for finding in page.warnings]
         )
@@ -100,16 +101,15 @@ def record_name(folder: Place) -> str:
     return file
 
 
-def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
-    """The page about a folder.
-
-    ``of_rows`` makes the sections on a data set, and appends what is wrong with it to its argument ``warn``.
-    """
+def page_of(
+    folder: Place, settings: ReportSettings, references: Known, encoder: "SentenceTransformer | None"
+) -> Page:
+    """The page about a folder; ``references`` and ``encoder`` are as for ``dataset_sections``."""
     kind, name = record_name(folder), shown_text(folder.name or str(folder), 100)
     warn: list[Finding] = []
     if kind == MANIFEST:
         rows = DatasetFolder.open(folder)
-        sections = list(of_rows(rows, warn=warn))
+        sections = list(dataset_sections(rows, settings, references, encoder, warn))
         return Page(
             name,
             sections,
@@ -119,10 +119,8 @@ def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
             checked(rows, settings.against) if rows.rows else "",
         )
     if kind == RUN_RECORD:
-        return run_page(
-            folder,
-            partial(page_of, settings=_fewer(settings), of_rows=partial(of_rows, settings=_fewer(settings))),
-        )
+        fewer = settings.model_copy(update={"examples": min(settings.examples, _EXAMPLES_OF_STEP)})
+        return run_page(folder, partial(page_of, settings=fewer, references=references, encoder=encoder))
     record = read_record(folder / kind)
     complete = record if kind == TRAINING_RECORD else record.get("about", {})
     if not complete.get("complete", True):
@@ -138,8 +136,3 @@ def page_of(folder: Place, settings: ReportSettings, of_rows: OfRows) -> Page:
     else:
         sections = evaluation_sections(record)
     return Page(name, sections, warn, evaluation_lead(record))
-
-
-def _fewer(settings: ReportSettings) -> ReportSettings:
-    """``settings`` with fewer examples, for the page of a run, which shows many steps."""
-    return settings.model_copy(update={"examples": min(settings.examples, _EXAMPLES_OF_STEP)})

@@ -206,9 +206,7 @@ def _commonest(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
 
 def label_name(value: object) -> str:
     """A label as text: numbers without needless digits, ``–`` if the label is missing."""
-    if value is None:
-        return "–"
-    return label_text(value) if isinstance(value, float) else str(value)
+    return "–" if value is None else label_text(value)
 
 
 def is_number(label: str) -> bool:

@@ -58,7 +58,8 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     results = list(_results(folder, steps))
     sections = [*([PageSection("Results", results, level=2)] if results else []), overview]
     for step in steps:
-        sections.append(PageSection(step.name, _introduction(step), level=2))
+        lines = [f"{step_in_words(step.kind)}." if step.kind else "", *step.page.lead]
+        sections.append(PageSection(step.name, [Note(line) for line in lines if line], level=2))
         sections += [_short(section) for section in step.page.sections if section.title in (*_SHOWN, *_MADE)]
     total = clock(sum(spent.get(name, 0.0) for name in finished))
     description = " ".join(str(record.get("description", "")).split())
@@ -151,12 +152,6 @@ def _short(section: PageSection) -> PageSection:
     return PageSection(section.title, [block for block in section.blocks if block.kind != "examples"])
 
 
-def _introduction(step: StepOfRun) -> list[Block]:
-    """The lines below the name of a step: what its kind of step does, and the lead of its own page."""
-    lines = [f"{step_in_words(step.kind)}." if step.kind else "", *step.page.lead]
-    return [Note(line) for line in lines if line]
-
-
 def _results(folder: Place, steps: Sequence[StepOfRun]) -> Iterator[Block]:
     """A table of the evaluations of each kind, and the figures that the recipe names as its results."""
     for kind in dict.fromkeys(step.kind for step in steps if step.kind.startswith("evaluate")):
@@ -188,15 +183,12 @@ def _compared(folder: Place, kind: str, names: Sequence[str]) -> Iterator[Block]
     rows = []
     for name in names:
         compared = [shown_text(model_display_name(str(abouts[name].get(side, ""))), 60) for side in sides]
-        rows.append((name, *compared, *(_with_interval(*figures[name][figure]) for figure in shared)))
+        cells = (figures[name][figure] for figure in shared)
+        rows.append((name, *compared, *(f"{value} ({ci})" if ci else value for _, value, ci in cells)))
     head = ["step", *sides, *shared]
     yield Table(head, rows, texts=max(1 + len(sides), 2), title=f"All evaluations by {kind}")
     if kind in MEANINGS:
         yield Note(f"{MEANINGS[kind]} 95 % confidence intervals are in brackets.")
-
-
-def _with_interval(_: str, value: str, spread: str) -> str:
-    return f"{value} ({spread})" if spread else value
 
 
 def read_record(path: Place) -> Any:

@@ -19,10 +19,6 @@ def _rule(name: str) -> Callable[[Recorded], bool]:
     return lambda settings: settings.get("rule", "self-debiasing") == name
 
 
-def _debiased(settings: Recorded) -> bool:
-    return _rule("self-debiasing")(settings) and settings.get("decay", 0) > 0
-
-
 def _of_pairs(settings: Recorded) -> bool:
     task = settings.get("task")
     return not (isinstance(task, dict) and task.get("kind") == "text")
@@ -30,7 +26,7 @@ def _of_pairs(settings: Recorded) -> bool:
 
 _IF: dict[str, Callable[[Recorded], bool]] = {
     "generate.decay": _rule("self-debiasing"),
-    "generate.floor": _debiased,
+    "generate.floor": lambda settings: _rule("self-debiasing")(settings) and settings.get("decay", 0) > 0,
     "generate.scale": _rule("guidance"),
     "generate.strength": _rule("contrast"),
     "generate.plausible": _rule("contrast"),
