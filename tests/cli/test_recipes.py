@@ -8,8 +8,8 @@ import pytest
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from pairsmith.cli.recipes import expanded_steps, find_recipe, load_recipe
-from pairsmith.cli.running import figure_of, results_table, run_recipe
+from pairsmith.cli.recipes import PlannedStep, Recipe, expanded_steps, find_recipe, load_recipe
+from pairsmith.cli.running import closing_lines, figure_of, results_table, run_recipe
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.bundled import recipe_path
@@ -1149,3 +1149,14 @@ def test_an_evaluation_to_compare_with_has_to_be_there(recipe, tmp_path):
     path = recipe(yaml.safe_dump({"name": "r", "description": "Some.", "steps": [step]}))
     with pytest.raises(SettingsError, match="nowhere does not exist"):
         load_recipe(path)
+
+
+def test_a_finished_run_says_what_it_made():
+    kinds = {"parts": "chunk", "learned": "train-retriever", "student": "infuse", "page": "report"}
+    planned = (PlannedStep(name, kind, STEPS[kind], {}) for name, kind in kinds.items())
+    assert list(closing_lines(Recipe("r", tuple(planned), {}), Path("my runs"))) == [
+        "model: my runs/learned",
+        "model: my runs/student",
+        "page:  my runs/page/report.html",
+        "next:  pairsmith search --model 'my runs/learned' --corpus 'my runs/parts'",
+    ]

@@ -1,6 +1,5 @@
 """The command line: a command for every step, derived from its settings model, and commands for recipes."""
 
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_origin
@@ -264,21 +263,14 @@ def _run(
     quiet: QuietFlag = False,
 ) -> None:
     from pairsmith.cli.recipes import find_recipe, load_recipe
-    from pairsmith.cli.running import results_table, run_recipe
+    from pairsmith.cli.running import closing_lines, results_table, run_recipe
 
     _refuse_empty({"out": out})
     plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
     progress = _progress(quiet)
     progress.result(results_table(run_recipe(plan, place(out), progress, fresh=fresh)))
-    for planned in plan.steps:
-        if planned.kind == "report":
-            progress.say(f"page:  {place(out) / planned.name / 'report.html'}")
-        elif planned.kind.startswith("train-") or planned.kind == "infuse":
-            progress.say(f"model: {place(out) / planned.name}")
-    kinds = {planned.kind: shlex.quote(str(place(out) / planned.name)) for planned in plan.steps}
-    if {"chunk", "train-retriever"} <= kinds.keys():
-        command = f"pairsmith search --model {kinds['train-retriever']} --corpus {kinds['chunk']}"
-        progress.say(f"next:  {command}")
+    for line in closing_lines(plan, place(out)):
+        progress.say(line)
 
 
 def _compare(
@@ -355,14 +347,7 @@ def _plan(
         raise SettingsError(f"--workers: should be greater than or equal to 1, not {workers}")
     plan = load_recipe(find_recipe(recipe), overrides=changes or ())
     progress = _progress(quiet)
-    figures = (price_in, price_out, budget)
-    prices = None if figures == (None, None, None) else Prices(price_in or 0, price_out or 0, budget)
-    if any(value is not None and not 0 <= value < float("inf") for value in figures):
-        raise SettingsError("--price-in, --price-out and --budget must be 0 or more, and finite")
-    if prices and None in (price_in, price_out):
-        raise SettingsError(
-            "give both --price-in and --price-out; 0 if the server charges nothing for one of them"
-        )
+    prices = Prices.of(price_in, price_out, budget)
     with spoken_errors("stopped; nothing of a plan is saved, so it starts over next time"):
         progress.result(plan_table(plan_recipe(plan, progress), workers, prices))
 

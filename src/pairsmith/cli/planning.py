@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 from pairsmith.cli.recipe_checks import check_extras
 from pairsmith.cli.recipes import RUN_REFERENCE, Recipe
@@ -58,6 +58,22 @@ class Prices:
     read: float = 0.0  # price of a million input tokens
     written: float = 0.0  # price of a million output tokens
     budget: float | None = None  # largest sum to spend
+
+    @classmethod
+    def of(cls, read: float | None, written: float | None, budget: float | None) -> Self | None:
+        """The prices that the options of ``plan`` give; None if none of them is given.
+
+        Raises:
+            SettingsError: a number is negative or not finite, or one of the two prices is missing.
+        """
+        figures = [value for value in (read, written, budget) if value is not None]
+        if not all(0 <= value < float("inf") for value in figures):
+            raise SettingsError("--price-in, --price-out and --budget must be 0 or more, and finite")
+        if figures and (read is None or written is None):
+            raise SettingsError(
+                "give both --price-in and --price-out; 0 if the server charges nothing for one of them"
+            )
+        return None if read is None or written is None else cls(read, written, budget)
 
     def lines(self, bought: tuple[int, int]) -> Iterator[str]:
         """Sentences on the price of ``bought`` input and output tokens, and whether the budget suffices."""

@@ -26,7 +26,7 @@ from pairsmith.cli.setting_texts import map_texts, texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.bundled import is_path, recipe_path
 from pairsmith.core.errors import InputError, SettingsError, UserError, known_names_hint
-from pairsmith.core.paths import Place, is_folder, is_url, place, size_of
+from pairsmith.core.paths import Place, exists, is_url, place
 from pairsmith.core.settings import NoEffectError, NothingIsEmpty, Settings
 from pairsmith.core.validation import KeyPath, ValidationFault, dotted, errors_of, shown_value
 from pairsmith.core.yamlfile import YamlFile, read_yaml
@@ -396,11 +396,3 @@ def _result_fault(source: str, names: Sequence[str]) -> str | None:
     if match["step"] not in names:
         return f"the recipe has no step {match['step']!r}; {known_names_hint(match['step'], names)}"
     return None
-
-
-def exists(path: Place) -> bool:
-    """Whether there is a file or folder at ``path``."""
-    try:
-        return path.exists() if isinstance(path, Path) else is_folder(path) or size_of(path) is not None
-    except OSError:  # the text is too long for a path
-        return False

@@ -2,8 +2,9 @@
 
 import gc
 import json
+import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from pairsmith import __version__
 from pairsmith.cli.recipe_checks import check_extras
-from pairsmith.cli.recipes import RESULT, RUN_REFERENCE, PlannedStep, Recipe, exists
+from pairsmith.cli.recipes import RESULT, RUN_REFERENCE, PlannedStep, Recipe
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.core.errors import (
     FolderError,
@@ -23,7 +24,7 @@ from pairsmith.core.errors import (
     known_names_hint,
 )
 from pairsmith.core.model_files import trim
-from pairsmith.core.paths import MANIFEST, Place, inside, is_folder, place, reaching, size_of
+from pairsmith.core.paths import MANIFEST, Place, exists, inside, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings
 from pairsmith.core.validation import shown_value
@@ -114,6 +115,19 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
     figures = _figures(recipe, out, memory.record)
     write_json(out / RESULTS, figures)
     return figures
+
+
+def closing_lines(recipe: Recipe, out: Place) -> Iterator[str]:
+    """Lines on what a finished run in ``out`` made: its pages and models, and a command that searches."""
+    folders = {planned.kind: out / planned.name for planned in recipe.steps}
+    for planned in recipe.steps:
+        if planned.kind == "report":
+            yield f"page:  {out / planned.name / 'report.html'}"
+        elif planned.kind.startswith("train-") or planned.kind == "infuse":
+            yield f"model: {out / planned.name}"
+    if {"chunk", "train-retriever"} <= folders.keys():
+        model, corpus = (shlex.quote(str(folders[kind])) for kind in ("train-retriever", "chunk"))
+        yield f"next:  pairsmith search --model {model} --corpus {corpus}"
 
 
 def _figures(recipe: Recipe, out: Place, record: RunRecord) -> dict[str, Any]:

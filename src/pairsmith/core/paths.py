@@ -156,6 +156,14 @@ def is_folder(path: Place) -> bool:
     return info is not None and info["type"] == "directory"
 
 
+def exists(path: Place) -> bool:
+    """Whether there is a file or folder at ``path``."""
+    try:
+        return path.exists() if isinstance(path, Path) else is_folder(path) or size_of(path) is not None
+    except OSError:  # the text is too long for a path
+        return False
+
+
 def inside(folder: Place) -> list[Place]:
     """The files and folders directly in ``folder``; empty if there is no such folder."""
     if isinstance(folder, Path):

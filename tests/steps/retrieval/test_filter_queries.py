@@ -14,9 +14,10 @@ from pairsmith.data.schemas import CHUNK
 from pairsmith.models import encode as encoding
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.retrieval import generated_queries
-from pairsmith.steps.retrieval.filter_queries import filter_queries, held_back
+from pairsmith.steps.retrieval.filter_queries import filter_queries
 from pairsmith.steps.retrieval.plan import plan_filter_queries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
+from pairsmith.steps.retrieval.verdicts import held_back
 
 WORDS = ["apple", "bread", "cheese", "dates", "eggs", "flour", "grapes", "honey"]
 

@@ -35,7 +35,6 @@ from pairsmith.runs import (
 )
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do, start_part
-from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import scratch_file
 from pairsmith.steps.corpora.corpus import ReadCorpus, encode_corpus
 from pairsmith.steps.corpora.judges import warn_of_equal_scores
@@ -48,6 +47,7 @@ from pairsmith.steps.retrieval.vectors import KeyedVectors
 from pairsmith.steps.retrieval.verdicts import (
     NO_FILTER,
     Verdicts,
+    held_back,
     leave_out_by_score,
     leave_out_copies,
     leave_out_near_test,
@@ -293,24 +293,6 @@ def _decide(
     held = held_back(rows.chunk, verdicts.kept, settings.held_back)
     leave_out_near_test(verdicts, rows.query, queries, held, settings)
     return _Decision(verdicts, consistent, held, ranked)
-
-
-def held_back(chunk: TextKeys, kept: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
-    """Whether each of n rows is held back, ``(n,)`` bool: all queries of a random share of the chunks.
-
-    If two or more chunks have queries, at least one chunk is held back and at least one is not.
-
-    Args:
-        chunk: ``(n,)`` uint64, the key of each row's chunk.
-        kept: ``(n,)`` bool, whether each row is still kept; only chunks with kept rows are drawn.
-        share: the share of the chunks to hold back, above 0 and below 1.
-    """
-    chunks = np.unique(chunk[kept])
-    keys = np.array([stream_key("held back", int(key)) for key in chunks], np.uint64)
-    order = chunks[np.argsort(keys)]
-    below = int((keys < np.uint64(int(share * 2**64))).sum())
-    most = max(len(chunks) - 1, 0)
-    return np.isin(chunk, order[: min(max(below, 1), most)])
 
 
 def _shard(written: WrittenQueries, decision: _Decision, part: slice) -> tuple[dict[str, pa.Table], pa.Table]:

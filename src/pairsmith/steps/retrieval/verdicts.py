@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.data.filters import DUPLICATE
+from pairsmith.data.text_keys import TextKeys
 from pairsmith.methods.retrieval.consistency import closest, near_copies
+from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.mine.filter import share_of
 from pairsmith.steps.retrieval.generated_queries import WrittenQueries
 from pairsmith.steps.retrieval.query_rows import Evaluation
@@ -125,6 +127,24 @@ def leave_out_copies(
         if names[at] == names[first]:
             reason = "copies an earlier query"
         verdicts[int(kept[at])] = Verdict(DUPLICATE, reason, int(kept[first]))
+
+
+def held_back(chunk: TextKeys, kept: NDArray[np.bool_], share: float) -> NDArray[np.bool_]:
+    """Whether each of n rows is held back, ``(n,)`` bool: all queries of a random share of the chunks.
+
+    If two or more chunks have queries, at least one chunk is held back and at least one is not.
+
+    Args:
+        chunk: ``(n,)`` uint64, the key of each row's chunk.
+        kept: ``(n,)`` bool, whether each row is still kept; only chunks with kept rows are drawn.
+        share: the share of the chunks to hold back, above 0 and below 1.
+    """
+    chunks = np.unique(chunk[kept])
+    keys = np.array([stream_key("held back", int(key)) for key in chunks], np.uint64)
+    order = chunks[np.argsort(keys)]
+    below = int((keys < np.uint64(int(share * 2**64))).sum())
+    most = max(len(chunks) - 1, 0)
+    return np.isin(chunk, order[: min(max(below, 1), most)])
 
 
 def leave_out_near_test(
