@@ -12,7 +12,7 @@ from pairsmith.data.filters import AGREEMENT
 from pairsmith.data.schemas import REJECT, Reject, text_schema, to_table
 from pairsmith.runs import Card, FolderWriter, Run, Sources
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import write_atomic
+from pairsmith.runs.storage import JSON, write_atomic
 from pairsmith.tools.audit.agreement import AnnotatorLabels, Votes
 from pairsmith.tools.audit.rows import Audit
 from pairsmith.tools.export.annotation import label_config
@@ -36,7 +36,7 @@ def export_annotations(
         source: the hash of the data.
         sources: where the data come from, with their licences.
     """
-    decides = {"labels": list(audit.labels), "answers": {name: dict(votes[name]) for name in votes}}
+    decides: dict[str, JSON] = {"labels": tuple(audit.labels), "answers": votes}
     rows, rejects = labelled_rows(audit, votes, most)
     writer = FolderWriter.start(
         Run(out / LABELLED, Silent(), fresh=True),
