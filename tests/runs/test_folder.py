@@ -1,22 +1,18 @@
 from pathlib import Path
 
 import pytest
+from tests.folders import write_folder
 
 from pairsmith.core.errors import FolderError
-from pairsmith.core.progress import Silent
-from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, summary
+from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, to_table
+from pairsmith.runs import DatasetFolder, summary
 from pairsmith.runs.folder import ShardTotals, open_training_rows
-from pairsmith.runs.identity import Identity
 
 
 @pytest.fixture
 def folder(tmp_path):
-    run = Run(tmp_path / "a=1" / "out", Silent())
-    writer = FolderWriter.start(run, Identity.of("generate", {}), SCORED_PAIR)
     table = to_table([ScoredPair("a", "x", "y", 1.0)], SCORED_PAIR)
-    writer.commit(0, {"validation": table, "train": table}, REJECT.empty_table())
-    return writer.finish(Card("Pairs", ""))
+    return write_folder(tmp_path / "a=1" / "out", {"validation": table, "train": table})
 
 
 def fault(call):
@@ -106,13 +102,12 @@ def test_the_summary_says_what_was_kept_and_why_not_the_rest(folder, rows, rejec
 
 
 def test_rows_for_training_are_read_as_they_are_needed(tmp_path):
-    run = Run(tmp_path / "out", Silent())
-    writer = FolderWriter.start(run, Identity.of("generate", {}), SCORED_PAIR)
+    tables = []
     for number, ids in enumerate(("ab", "", "cde")):
         rows = to_table([ScoredPair(row_id, "x", "y", 1.0) for row_id in ids], SCORED_PAIR)
         held_out = to_table([ScoredPair(f"v{number}", "x", "y", 0.0)], SCORED_PAIR)
-        writer.commit(number, {"train": rows, "validation": held_out}, REJECT.empty_table())
-    writer.finish(Card("Pairs", ""))
+        tables.append({"train": rows, "validation": held_out})
+    write_folder(tmp_path / "out", *tables)
     rows = open_training_rows(str(tmp_path / "out"), "judged")
     assert len(rows) == 5
     assert rows.table(["id"]).to_pydict() == {"id": list("abcde")}

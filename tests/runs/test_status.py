@@ -4,13 +4,11 @@ import json
 
 import pyarrow as pa
 import pytest
+from tests.folders import write_folder
 
 from pairsmith.core.errors import FolderError, redacted
-from pairsmith.core.progress import Silent
-from pairsmith.data.schemas import REJECT
-from pairsmith.runs import Card, FolderWriter, Growth, Run, ShardSpec
+from pairsmith.runs import Card, Growth, ShardSpec
 from pairsmith.runs import log as logs
-from pairsmith.runs.identity import Identity
 from pairsmith.runs.log import log, recent
 from pairsmith.runs.status import status_lines, status_of
 
@@ -103,26 +101,27 @@ def test_what_is_no_run_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "damage",
     [
-        {"planned": "7"},
+        {"planned": "many"},
         {"shards": 3},
         {"shards": [{"files": 3}]},
-        {"shards": [{"files": [{"rows": "3", "split": "train"}]}]},
-        {"shards": [{"files": [], "reasons": {"copy: equal": "2"}}]},
+        {"shards": [{"files": [{"rows": 3, "split": "train"}]}]},
+        {"shards": [{"files": [], "reasons": {"copy: equal": "many"}}]},
     ],
 )
 def test_a_manifest_with_values_of_other_types_is_damaged(done, damage):
     manifest = done / "manifest.json"
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | damage))
-    with pytest.raises(FolderError, match=r"manifest\.json is damaged; run the command that wrote it again"):
+    with pytest.raises(FolderError, match=r"manifest\.json is damaged or was not written by pairsmith \("):
         status_lines(done)
 
 
-def test_a_journal_with_values_of_other_types_is_damaged(work, out):
-    work.commit(work.start(out), 0)
+def test_a_line_with_values_of_other_types_does_not_count(work, out):
+    """A run that goes on makes this shard again."""
+    work.commit(work.start(out), 0, 1)
     journal = out / "journal/00000.jsonl"
-    journal.write_text(json.dumps(json.loads(journal.read_text()) | {"files": 3}))
-    with pytest.raises(FolderError, match=r"journal is damaged; run the command that wrote it again"):
-        status_lines(out)
+    first, second = journal.read_text().splitlines()
+    journal.write_text(json.dumps(json.loads(first) | {"files": 3}) + f"\n{second}\n")
+    assert (status_of(out).shards, status_of(out).rows) == (1, 3)
 
 
 def test_a_log_that_cannot_be_written_ends_nothing(tmp_path):
@@ -187,7 +186,5 @@ def test_an_unfinished_step_names_its_parts(work, out):
 def test_rows_without_a_score_and_labels_with_odd_letters_are_counted(out):
     schema = pa.schema([("id", pa.string()), ("label", pa.string())])
     rows = pa.table({"id": list("abcd"), "label": ["x\x1b[31mred", "x\x1b[31mred", None, "y"]}, schema=schema)
-    writer = FolderWriter.start(Run(out, Silent()), Identity.of("mix", {}), schema)
-    writer.commit_all({"train": rows}, REJECT.empty_table())
-    writer.finish(Card("t", "d"))
+    write_folder(out, {"train": rows}, step="mix")
     assert status_lines(out)[1:] == ["            2 of label x [31mred", "            1 of label y"]

@@ -7,14 +7,14 @@ import json
 
 import pytest
 from playwright.sync_api import sync_playwright
+from tests.folders import write_folder
 from tests.tools.audit.test_browser import CHROMIUM, QUIET, SEEN, begin
 from tests.tools.report.test_rows import SHARDS, folder
 
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
 from pairsmith.data.tasks import load_task
-from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.runs.identity import Identity
+from pairsmith.runs import Run
 from pairsmith.tools.report.route import report
 from pairsmith.tools.settings import AuditSettings, ReportSettings
 
@@ -60,10 +60,9 @@ def scored(path):
         for i in range(90)
     ]
     settings = {"task": load_task("sts").model_dump(mode="json"), "rule": "self-debiasing", "decay": 100.0}
-    writer = FolderWriter.start(Run(path, Silent()), Identity.of("generate", settings), SCORED_PAIR)
     tables = {"train": to_table(rows[:80], SCORED_PAIR), "validation": to_table(rows[80:], SCORED_PAIR)}
-    writer.commit(0, tables, to_table([Reject.of("1", "copy", "repeats a text", {"a": "b"})], REJECT))
-    return writer.finish(Card("Pairs", "Pairs of sentences."))
+    rejects = to_table([Reject.of("1", "copy", "repeats a text", {"a": "b"})], REJECT)
+    return write_folder(path, tables, settings=settings, rejects=rejects)
 
 
 def a_run(path):

@@ -5,14 +5,14 @@ import sys
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tests.folders import write_folder
 from tests.training.few import reading
 
 from pairsmith.core.errors import MissingExtra
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
-from pairsmith.data.schemas import REJECT, SCORED_PAIR
-from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.runs.identity import Identity
+from pairsmith.data.schemas import SCORED_PAIR
+from pairsmith.runs import Run
 from pairsmith.steps.training.encoder import train_encoder
 from pairsmith.steps.training.reader import train_reader
 from pairsmith.steps.training.settings import TrainEncoderSettings, TrainReaderSettings
@@ -34,9 +34,7 @@ def data(tmp_path_factory):
         return pa.table(columns, schema=SCORED_PAIR)
 
     folder = tmp_path_factory.mktemp("data") / "pairs"
-    writer = FolderWriter.start(Run(folder, Silent()), Identity.of("postprocess", {}), SCORED_PAIR)
-    writer.commit(0, {"train": pairs(range(32)), "validation": pairs(range(32, 48))}, REJECT.empty_table())
-    writer.finish(Card(title="pairs", description="Pairs for a test."))
+    write_folder(folder, {"train": pairs(range(32)), "validation": pairs(range(32, 48))}, step="postprocess")
     return folder
 
 

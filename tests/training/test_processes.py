@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from tests.folders import write_folder
 from tests.training.few import PEOPLE, PLAYS, reading, write
 
 from pairsmith.cli.app import main
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress, Quiet, Silent
-from pairsmith.data.schemas import REJECT, SCORED_PAIR, ScoredPair, to_table
-from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.runs.identity import Identity
+from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, to_table
+from pairsmith.runs import Run
 from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.encoder import train_encoder
 from pairsmith.steps.training.settings import TrainBiencoderSettings, TrainEncoderSettings
@@ -61,11 +61,8 @@ def world(tmp_path, tiny_bert, monkeypatch):
         for number, (one, other) in enumerate(texts)
         for score, word in ((1.0, "well"), (0.0, "never"))
     ]
-    run = Run(tmp_path / "pairs", Silent())
-    writer = FolderWriter.start(run, Identity.of("t", {}), SCORED_PAIR)
     tables = {"train": to_table(rows, SCORED_PAIR), "validation": to_table(rows[:6], SCORED_PAIR)}
-    writer.commit(0, tables, to_table([], REJECT))
-    writer.finish(Card("Pairs", "Some."))
+    write_folder(tmp_path / "pairs", tables)
     lines = [f"{one}\t{other}" for one, other in texts]
     (tmp_path / "seeds.tsv").write_text("\n".join(["input\toutput", *lines]) + "\n")
     uneven = [0, *range(12), 0, 3, 3, 7]

@@ -30,9 +30,14 @@ def is_bundled(name: str) -> bool:
 
 
 def is_path(name_or_path: str) -> bool:
-    """Whether the argument is the path of a YAML file, and not the name of a recipe of pairsmith."""
+    """Whether the argument is the path of a YAML file, and not the name of a recipe or task of pairsmith."""
     path = Path(name_or_path)
-    return path.suffix in (".yaml", ".yml") or "/" in name_or_path or path.is_file()
+    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1 or "/" in name_or_path:
+        return True
+    try:
+        return path.is_file()
+    except OSError:  # a text that is too long for a path
+        return False
 
 
 def recipe_path(name: str) -> Path:

@@ -175,7 +175,7 @@ def near_names(name: str, options: Iterable[str]) -> list[str]:
     """At most three known names that are similar to ``name`` or contain it, the most similar first."""
     names = list(dict.fromkeys(options))
     similar = get_close_matches(name, names)
-    containing = [known for known in names if len(name) > 3 and name in known]
+    containing = [option for option in names if len(name) > 3 and name in option]
     return list(dict.fromkeys([*similar, *containing]))[:3]
 
 

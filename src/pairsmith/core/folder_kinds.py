@@ -1,9 +1,10 @@
-"""Names what a folder that pairsmith wrote holds, for messages about a folder given in place of another."""
+"""Reads the records of folders, and names in words what a folder is that was given in place of another."""
 
 import json
 from typing import Any
 
-from pairsmith.core.paths import MANIFEST, Place, inside, size_of
+from pairsmith.core.errors import FolderError
+from pairsmith.core.paths import MANIFEST, Place, inside, reaching, size_of
 
 RECORDS = ("run.json", MANIFEST, "training.json", "results.json")
 """The records of a recipe's run, of a data set, of a training and of an evaluation."""
@@ -32,6 +33,18 @@ def folder_kind(folder: Place) -> str:
         return f"{'a data set' if name == MANIFEST else 'results'} that {step} wrote"
     is_model = size_of(folder / "config.json") is not None or size_of(folder / "modules.json") is not None
     return A_MODEL if is_model else ""
+
+
+def read_record(path: Place) -> dict[str, Any]:
+    """The JSON object in a record's file; raises ``FolderError`` if the file holds none."""
+    with reaching(path, FolderError):
+        try:
+            value = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise FolderError(f"{path} cannot be read: {error}") from None
+    if not isinstance(value, dict):
+        raise FolderError(f"{path} is not a record that pairsmith wrote: it holds no JSON object")
+    return value
 
 
 def json_object(file: Place) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, pairwise
 
 from pairsmith.core.paths import Place
 from pairsmith.data.documents import Document, read_titled
@@ -40,14 +41,13 @@ def read_chunks(source: str | Place, column: str | None = None) -> Iterator[Chun
     opened = open_source(source)
     rows = at_least_one(read_passages(opened, column, NAME_COLUMN), f"{opened.name} holds no texts")
     previous: Document | None = None
-    chunk = next(rows)
-    while chunk is not None:
-        following = next(rows, None)
+    for chunk, following in pairwise(chain[Document | None](rows, [None])):
+        assert chunk is not None  # only the last item is None
         neighbours = [
             other.text for other in (previous, following) if other and chunk.part_of == other.part_of != ""
         ]
         yield ChunkRow(chunk.id, chunk.title, chunk.text, tuple(neighbours))
-        previous, chunk = chunk, following  # type: ignore[assignment]  # None ends the loop
+        previous = chunk
 
 
 def read_passages(

@@ -13,7 +13,7 @@ is damaged, the other is used.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 from pydantic import ValidationError
@@ -44,9 +44,10 @@ class Journal:
         """The journal of the folder ``out``; empty if the folder has none."""
         journal = cls(out)
         with reaching(out / JOURNAL, StorageError):
-            for number, lines in journal_parts(out):
-                journal._begin(number)
-                for line in lines:
+            files = _parts(out / JOURNAL)
+            for part, data in zip(files, several(lambda part: part.read_bytes(), files), strict=True):
+                journal._begin(int(part.stem))
+                for line in data.splitlines():
                     try:
                         entry = ShardEntry.model_validate_json(line)
                     except ValidationError:
@@ -81,13 +82,6 @@ class Journal:
 
     def _begin(self, number: int) -> None:
         self._number, self._lines = number, []
-
-
-def journal_parts(out: Place) -> Iterator[tuple[int, list[bytes]]]:
-    """The parts of the journal of ``out`` in order: the number of each part, and its lines, unchecked."""
-    files = _parts(out / JOURNAL)
-    for part, data in zip(files, several(lambda part: part.read_bytes(), files), strict=True):
-        yield int(part.stem), data.splitlines()
 
 
 def read_run(out: Place) -> Manifest | None:

@@ -129,7 +129,7 @@ class Lease:
 
     def _write(self, **options: Any) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        about = {"owner": self._owner, "count": self._count, "time": now, **_here()}
+        about = {"owner": self._owner, "count": self._count, "time": now, **_this_process()}
         self._file.fs.pipe_file(self._file.path, json.dumps(about).encode(), **options)
 
 
@@ -171,7 +171,7 @@ def _outlive(file: UPath, say: Say) -> None:
         time.sleep(_SETTLE_SECONDS)  # so that others who remove it do so before a new lease is created
 
 
-def _here() -> dict[str, Any]:
+def _this_process() -> dict[str, Any]:
     return {"host": socket.gethostname(), "boot": _boot(), "pid": os.getpid()}
 
 
@@ -189,7 +189,7 @@ def _boot() -> str:
 
 def _gone(about: dict[str, Any]) -> bool:
     """Whether the owner of a lease with the content ``about`` is a process of this machine that has ended."""
-    machine = _here()
+    machine = _this_process()
     if not machine["boot"] or any(about.get(key) != machine[key] for key in ("host", "boot")):
         return False
     if about.get("pid") == os.getpid():

@@ -1,22 +1,20 @@
 """The progress of a run, read from its folder while it runs or after it ended."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic_core import from_json
-
-from pairsmith.core.errors import DamagedError, FolderError, one_line
+from pairsmith.core.errors import FolderError, one_line
+from pairsmith.core.folder_kinds import read_record
 from pairsmith.core.paths import MANIFEST, Place, inside, is_folder, reaching, size_of
 from pairsmith.core.progress import clock
 from pairsmith.data.tasks import label_text
 from pairsmith.runs import lock
-from pairsmith.runs.folder import JOURNAL, REJECTS, DatasetFolder, run_of
-from pairsmith.runs.journal import journal_parts
+from pairsmith.runs.existing import entries_of
+from pairsmith.runs.folder import DatasetFolder, ShardTotals, read_manifest
+from pairsmith.runs.journal import Journal
 from pairsmith.runs.log import recent
 from pairsmith.runs.ranks import rank_folders
 
@@ -77,7 +75,7 @@ def status_of(folder: Place) -> Status | None:
     for name in _RECORDS:
         if about := _record(folder, name):
             if name == MANIFEST:
-                return _of_dataset(folder, about)
+                return _of_dataset(folder)
             complete = bool(about.get("complete"))
             return Status(about["step"], complete, running=not complete and lock.is_held(folder))
     return None
@@ -112,7 +110,7 @@ def _record(folder: Place, name: str) -> dict[str, Any] | None:
     path = folder / name
     if size_of(path) is None:
         return None
-    record = _json(path)
+    record = read_record(path)
     about = record.get("about", record) if name == "results.json" else record
     return about if isinstance(about, dict) and isinstance(about.get("step"), str) else None
 
@@ -141,7 +139,7 @@ def _lines(path: Place) -> Iterator[str]:
             f"{path} holds neither a step's work nor a recipe's run; give a folder that was written to as "
             "--out"
         )
-    record = _json(path / "run.json")
+    record = read_record(path / "run.json")
     done = record.get("steps", {})
     names = dict.fromkeys([*record.get("planned", []), *done])
     yield f"{path}: recipe {record.get('recipe')}, {len(done)} of {len(names)} steps finished"
@@ -157,50 +155,24 @@ def _parts_of(path: Place) -> Iterator[str]:
             yield from (f"  {line}" for line in status.lines(part.name))
 
 
-def _of_dataset(folder: Place, manifest: dict[str, Any]) -> Status:
-    complete = bool(manifest.get("complete"))
-    run = run_of(str(manifest.get("base", "")))
-    if complete:
-        entries = manifest.get("shards", [])
-    else:
-        entries = [entry for entry in _last_lines(folder) if entry.get("run", "") == run]
-    try:
-        rows, reasons = _totals(entries)
-    except (AttributeError, LookupError, TypeError):
-        raise _damaged(folder / (MANIFEST if complete else JOURNAL)) from None
-    planned = manifest.get("planned")
-    if not isinstance(planned, int | None):
-        raise _damaged(folder / MANIFEST)
+def _of_dataset(folder: Place) -> Status:
+    manifest = read_manifest(folder)
+    entries = manifest.shards or entries_of(manifest, Journal.read(folder)).values()
+    totals, planned = ShardTotals().plus(*entries), manifest.planned
+    shards = sum(not manifest.asked or entry.asked == manifest.asked for entry in entries)
     rate, seconds = _pace(folder)
-    quota = manifest.get("asked")
-    complete_shards = sum(not quota or entry.get("asked") == quota for entry in entries)
-    seconds_left = (planned - complete_shards) * seconds if planned and seconds and not complete else None
     return Status(
-        step=manifest["step"],
-        complete=complete,
-        running=not complete and lock.is_held(folder),
-        shards=complete_shards,
+        step=manifest.step,
+        complete=manifest.complete,
+        running=not manifest.complete and lock.is_held(folder),
+        shards=shards,
         planned=planned,
-        rows=rows,
-        reasons=dict(reasons),
+        rows=totals.rows,
+        reasons=totals.rejects_by_reason,
         rate=rate,
-        left=seconds_left,
-        labels=_labels(folder) if complete and complete_shards <= _MOST_COUNTED else {},
+        left=(planned - shards) * seconds if planned and seconds and not manifest.complete else None,
+        labels=_labels(folder) if manifest.complete and shards <= _MOST_COUNTED else {},
     )
-
-
-def _totals(entries: Iterable[Mapping[str, Any]]) -> tuple[int, Counter[str]]:
-    """The number of rows in the shards, and of rejects by reason; an invalid entry raises a Python error."""
-    rows, reasons = 0, Counter[str]()
-    for entry in entries:
-        rows += sum(file["rows"] for file in entry["files"] if file["split"] != REJECTS)
-        for reason, number in entry.get("reasons", {}).items():
-            reasons[reason] += number
-    return rows, reasons
-
-
-def _damaged(path: Place) -> DamagedError:
-    return DamagedError(f"{path} is damaged; run the command that wrote it again")
 
 
 def _labels(folder: Place) -> Mapping[str, int]:
@@ -208,23 +180,6 @@ def _labels(folder: Place) -> Mapping[str, int]:
     counts = label_counts(DatasetFolder.open(folder), _MOST_LABELS)
     few = len(counts) <= _MOST_LABELS and len(counts) < counts.total()
     return dict(sorted(counts.items())) if few else {}
-
-
-def _last_lines(folder: Place) -> Iterable[dict[str, Any]]:
-    """The last journal line of each shard, parsed but for speed not validated."""
-    entries = {}
-    for _, lines in journal_parts(folder):
-        try:
-            parsed = from_json(b"[" + b",".join(lines) + b"]")  # parsing all lines at once is fastest
-        except ValueError:  # a line is incomplete, so lines are parsed one by one
-            parsed = []
-            for line in lines:
-                with suppress(ValueError):
-                    parsed.append(from_json(line))
-        for entry in parsed:
-            if isinstance(entry, dict) and {"shard", "files"} <= entry.keys():
-                entries[entry["shard"]] = entry
-    return entries.values()
 
 
 def _pace(folder: Place) -> tuple[float | None, float | None]:
@@ -241,11 +196,3 @@ def _pace(folder: Place) -> tuple[float | None, float | None]:
             last, shards, rows = when, shards + 1, rows + int(event.get("rows", 0))
     seconds = (last - begun).total_seconds() if begun and last else 0.0
     return (rows / seconds, seconds / shards) if shards and seconds > 0 else (None, None)
-
-
-def _json(path: Place) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise FolderError(f"{path} cannot be read: {error}") from None
-    return value if isinstance(value, dict) else {}

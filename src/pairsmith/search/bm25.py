@@ -63,8 +63,8 @@ class WordIndex:
         if self._index is None:
             return places, scores
         for row, words in enumerate(self._words(queries)):
-            if known := self._index.get_tokens_ids(words):
-                bm25 = self._index.get_scores_from_ids(known)
+            if term_ids := self._index.get_tokens_ids(words):
+                bm25 = self._index.get_scores_from_ids(term_ids)
                 matching = np.flatnonzero(bm25 > 0)
                 best = matching[np.argsort(-bm25[matching], kind="stable")[:depth]]
                 places[row, : len(best)], scores[row, : len(best)] = best, bm25[best]

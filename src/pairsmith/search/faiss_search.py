@@ -97,7 +97,7 @@ class FaissIndex:
     def __init__(self, index: str, width: int) -> None:
         self._library = _faiss()
         self._name, self._width = index, width
-        self._whole, self._core = self._empty(index)
+        self._index = self._empty(index)
         # With several threads, the links of a graph would be made in a different order each time.
         self._graph = "HNSW" in index or "NSG" in index
         self._unfilled: Any = None
@@ -107,20 +107,19 @@ class FaissIndex:
         """The trained index that ``to_bytes`` serialised, from any buffer with these bytes."""
         faiss_index = cls(index, width)
         with faiss_index._refusals():
-            faiss_index._whole = faiss_index._library.deserialize_index(np.frombuffer(data, np.uint8))
-        faiss_index._core = faiss_index._inmost(faiss_index._whole)
+            faiss_index._index = faiss_index._library.deserialize_index(np.frombuffer(data, np.uint8))
         return faiss_index
 
     def to_bytes(self) -> bytes:
         """The trained index in FAISS's own format, without the vectors that it holds."""
-        self._whole.reset()
-        data: bytes = self._library.serialize_index(self._whole).tobytes()
+        self._index.reset()
+        data: bytes = self._library.serialize_index(self._index).tobytes()
         return data
 
     @property
     def needed(self) -> int:
         """The number of vectors that the index is trained on; 0 if it needs no training."""
-        if self._whole.is_trained:
+        if self._index.is_trained:
             return 0
         codes = self._core.pq.ksub if hasattr(self._core, "pq") else 1
         return PER_CENTROID * max(CENTROIDS, getattr(self._core, "nlist", 1), codes)
@@ -132,14 +131,14 @@ class FaissIndex:
         exact.
         """
         if len(vectors) < self.needed:
-            self._whole, self._core = self._empty("Flat")
+            self._index = self._empty("Flat")
         elif self.needed:
             if hasattr(self._core, "cp"):
                 self._core.cp.seed = 1
             if hasattr(self._core, "do_polysemous_training"):
                 self._core.do_polysemous_training = False  # slow, and for a search mode that is not used
             with self._refusals(), self._threads(one=self._graph):
-                self._whole.train(vectors[_drawn(self.needed, len(vectors), 1)].float().numpy())
+                self._index.train(vectors[_drawn(self.needed, len(vectors), 1)].float().numpy())
 
     def hold(self, others: Tensor) -> None:
         """Put these vectors, ``(n, width)`` float32 or float16, into the index in place of any others.
@@ -148,41 +147,40 @@ class FaissIndex:
         """
         if "HNSW" in self._name:  # ``reset`` keeps the state of its random generator
             if self._unfilled is None:
-                self._unfilled = self._library.serialize_index(self._whole)
-            self._whole = self._library.deserialize_index(self._unfilled)
-            self._core = self._inmost(self._whole)
-        self._whole.reset()
+                self._unfilled = self._library.serialize_index(self._index)
+            self._index = self._library.deserialize_index(self._unfilled)
+        self._index.reset()
         self.others = others.contiguous()
         with self._refusals(), self._threads(one=self._graph and self.probes()[0] != "nprobe"):
             # NSG takes all vectors at once.
-            whole = others.dtype == torch.float32 or "NSG" in self._name
-            together = max(1, len(others)) if whole else CONVERTED
-            for some in torch.split(self.others, together):
-                self._whole.add(some.float().numpy())
+            converted_at_once = others.dtype == torch.float32 or "NSG" in self._name
+            together = max(1, len(others)) if converted_at_once else CONVERTED
+            for part in torch.split(self.others, together):
+                self._index.add(part.float().numpy())
 
-    def _empty(self, index: str) -> tuple[Any, Any]:
-        """An empty index, and the core index inside its wrappers (rotations and the like)."""
+    def _empty(self, index: str) -> Any:
+        """An empty index, with its wrappers (rotations and the like)."""
         if re.search(r"(IVF|HNSW|NSG)0*[01](?!\d)", index):
             raise self._refusal("fewer than 2 lists or links")  # FAISS would crash, or find nothing
         with self._refusals():
-            whole = self._library.index_factory(self._width, index, self._library.METRIC_INNER_PRODUCT)
-        return whole, self._inmost(whole)
+            return self._library.index_factory(self._width, index, self._library.METRIC_INNER_PRODUCT)
 
-    def _inmost(self, whole: Any) -> Any:
-        """The core index inside the wrappers of an index."""
-        core = whole
-        while inner := getattr(core, "index", None) or getattr(core, "base_index", None):
-            core = self._library.downcast_index(inner)
-        return core
+    @property
+    def _core(self) -> Any:
+        """The core index inside the wrappers."""
+        index = self._index
+        while inner := getattr(index, "index", None) or getattr(index, "base_index", None):
+            index = self._library.downcast_index(inner)
+        return index
 
     def search(self, queries: Tensor, k: int, effort: _Effort) -> Neighbours:
         """The k nearest candidates of each query; the id is -1 where there are fewer."""
         parameter, _, most = self.probes()
         if parameter:
             probe = min(effort.probe, most)
-            self._library.ParameterSpace().set_index_parameter(self._whole, parameter, probe)
+            self._library.ParameterSpace().set_index_parameter(self._index, parameter, probe)
         queries = queries.contiguous().float()
-        _, ids = self._whole.search(queries.numpy(), min(effort.candidates, len(self.others)))
+        _, ids = self._index.search(queries.numpy(), min(effort.candidates, len(self.others)))
         return _scored(queries, self.others, torch.from_numpy(ids), k)
 
     def probes(self) -> tuple[str | None, int, int]:
@@ -244,9 +242,9 @@ def _exact(queries: Tensor, others: Tensor, k: int) -> Neighbours:
     together = max(count, len(others) if others.dtype == torch.float32 else CONVERTED)
     candidates = []
     for first in range(0, len(others), together):
-        some = others[first : first + together].contiguous().float().numpy()
+        part = others[first : first + together].contiguous().float().numpy()
         query_vectors = queries.contiguous().float().numpy()
-        _, ids = library.knn(query_vectors, some, min(count, len(some)), metric=library.METRIC_INNER_PRODUCT)
+        _, ids = library.knn(query_vectors, part, min(count, len(part)), metric=library.METRIC_INNER_PRODUCT)
         candidates.append(torch.from_numpy(ids) + first)
     return _scored(queries, others, torch.cat(candidates, dim=1), k)
 
@@ -260,7 +258,7 @@ def _scored(queries: Tensor, others: Tensor, ids: Tensor, k: int) -> Neighbours:
     nearest_ids = merged([Neighbours(ids, values.masked_fill(ids < 0, -torch.inf))], k).ids
     height = max(1, GATHERED // (nearest_ids.shape[1] * others.shape[1]))
     parts = zip(torch.split(queries, height), torch.split(nearest_ids.clamp(min=0), height), strict=True)
-    sums = torch.cat([products_with(some, others, of_some) for some, of_some in parts])
+    sums = torch.cat([products_with(part, others, of_part) for part, of_part in parts])
     return Neighbours(nearest_ids, sums.masked_fill(nearest_ids < 0, -torch.inf))
 
 
@@ -279,9 +277,9 @@ def _float32_products(queries: Tensor, others: Tensor, ids: Tensor) -> Tensor:
         return values
     height = max(1, GATHERED // (ids.shape[1] * others.shape[1]))
     products = []
-    for some, whose in zip(torch.split(queries, height), torch.split(ids.clamp(min=0), height), strict=True):
+    for part, whose in zip(torch.split(queries, height), torch.split(ids.clamp(min=0), height), strict=True):
         candidates = others.index_select(0, whose.flatten()).view(*whose.shape, -1).float()
-        products.append(torch.bmm(candidates, some[:, :, None]).squeeze(2))
+        products.append(torch.bmm(candidates, part[:, :, None]).squeeze(2))
     return torch.cat(products)
 
 

@@ -131,16 +131,16 @@ def select_pairs(
             return sorted_in_memory(parts, keys)
         return sorted_rows(parts, keys, folder, f"sort-{name}", rows=rows)
 
-    every = chain(forward, backward)
+    candidates = chain(forward, backward)
     if retrieval == "candidates":
-        distinct = _first_of(sort(every, _by(_X, _Y, _MARGIN), "pairs"), (_X, _Y))
+        distinct = _first_of(sort(candidates, _by(_X, _Y, _MARGIN), "pairs"), (_X, _Y))
         by_input = _by(_X, _MARGIN, _Y)
         if best is None:
             return sorted_within(distinct, by_input, _X)
         return sort(_head(sort(distinct, _RANK, "rank"), best), by_input, "inputs")
     if retrieval == "max":
         used = UsedTexts(*sizes)
-        free = (part[used.add(part[:, _X], part[:, _Y])] for part in sort(every, _RANK, "rank"))
+        free = (part[used.add(part[:, _X], part[:, _Y])] for part in sort(candidates, _RANK, "rank"))
         return _head(free, best)
     ahead = _first_of(sort(forward, _by(_X, _MARGIN, _Y), "x"), (_X,))
     back = _first_of(sort(backward, _by(_Y, _MARGIN, _X), "y"), (_Y,))
@@ -188,8 +188,8 @@ def _first_of(parts: Iterable[Rows], names: Sequence[int]) -> Iterator[Rows]:
 def _repeated(parts: Iterable[Rows]) -> Iterator[Rows]:
     """The first row of each pair that occurs twice, from rows sorted by x and y."""
     last = _NO_PAIRS
-    for some in parts:
-        rows = np.concatenate([last, some])
+    for part in parts:
+        rows = np.concatenate([last, part])
         again = (rows[1:, [_X, _Y]] == rows[:-1, [_X, _Y]]).all(axis=1)
         yield rows[:-1][again]
         last = rows[-1:]

@@ -186,13 +186,13 @@ class _Side:
         return self._whole[rows.start : rows.start + GROUP * groups_of(rows.stop - rows.start)]
 
     def _rounded(self, rows: slice) -> Tensor:
-        some = self.vectors[rows]
+        vectors = self.vectors[rows]
         numbers = torch.zeros(
-            GROUP * groups_of(len(some)), some.shape[1], dtype=self.short, device=self.device
+            GROUP * groups_of(len(vectors)), vectors.shape[1], dtype=self.short, device=self.device
         )
         step = tile_on(self.device)[0]
-        for low in range(0, len(some), step):
-            part = some[low : low + step]
+        for low in range(0, len(vectors), step):
+            part = vectors[low : low + step]
             if self.scales is not None:
                 part = (part / self.of_each(rows.start + low, len(part))).round_()
             numbers[low : low + len(part)] = part
@@ -270,9 +270,9 @@ class _Best:
             part = self._similarities(top + low, largest[low : low + step], first)
             rows = slice(top + low, top + low + len(part))
             joined = torch.cat([self._values[rows], part], dim=1)
-            known = torch.cat([self._groups[rows], numbers.expand(len(part), -1)], dim=1)
+            candidates = torch.cat([self._groups[rows], numbers.expand(len(part), -1)], dim=1)
             self._values[rows], places = joined.topk(self._values.shape[1], dim=1)
-            self._groups[rows] = known.gather(1, places)
+            self._groups[rows] = candidates.gather(1, places)
 
     def _similarities(self, top: int, products: Tensor, first: int) -> Tensor:
         if self._others.scales is None:

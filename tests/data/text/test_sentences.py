@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.data.text.windows import Sentence, split_sentences
+from pairsmith.data.text.windows import TextPart, split_sentences
 
 # Pieces that matter to a splitter, so that random texts of them are hard ones.
 PIECES = [
@@ -63,9 +63,9 @@ def test_a_line_break_ends_a_sentence_without_a_full_stop(end):
 
 def test_where_each_stands():
     assert split_sentences("  One.  Two. \n\n Three") == [
-        Sentence("One.", 2),
-        Sentence("Two.", 8),
-        Sentence("Three", 16),
+        TextPart("One.", 2),
+        TextPart("Two.", 8),
+        TextPart("Three", 16),
     ]
 
 

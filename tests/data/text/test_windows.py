@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.data.text.windows import Window, count_words, is_within, split_sentences, windows
+from pairsmith.data.text.windows import TextPart, count_words, is_within, split_sentences, windows
 
 #       4 words          3 words          2 words    1 word  6 words
 TEXT = "One two three four. Five six seven.\nEight nine. Stop. A b c d e f."
@@ -36,9 +36,9 @@ def test_windows_by_hand(limit, expected):
 
 def test_a_word_above_the_limit_is_a_window_of_its_own():
     assert windows("I saw antidisestablishmentarianism there.", 6, len) == [
-        Window("I saw", 0),
-        Window("antidisestablishmentarianism", 6),
-        Window("there.", 35),
+        TextPart("I saw", 0),
+        TextPart("antidisestablishmentarianism", 6),
+        TextPart("there.", 35),
     ]
 
 

@@ -11,20 +11,20 @@ import yaml
 from pydantic import ValidationError
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from tests.folders import write_folder
 from tests.heard import Heard
 
 from pairsmith.__main__ import main
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.schemas import LABELLED_PAIR, REJECT, SCORED_PAIR
+from pairsmith.data.schemas import LABELLED_PAIR, SCORED_PAIR
 from pairsmith.methods.dino import encoder as module
 from pairsmith.methods.dino.encoder import train_encoder_on, validation_spearman
 from pairsmith.methods.dino.training_options import EncoderOptions
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.evaluate.sts import evaluate_sts
 from pairsmith.steps.training.encoder import train_encoder
@@ -53,13 +53,6 @@ def pairs(count, seed=0):
         },
         schema=SCORED_PAIR,
     )
-
-
-def write_folder(path, tables, schema=SCORED_PAIR):
-    writer = FolderWriter.start(Run(path, Silent()), Identity.of("postprocess", {}), schema)
-    writer.commit(0, tables, REJECT.empty_table())
-    writer.finish(Card(title="pairs", description="Pairs for a test."))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -551,7 +544,7 @@ def test_validation_is_undefined_for_vectors_that_are_not_finite_or_all_alike(ti
 
 def test_labels_instead_of_scores_are_refused(tiny_gpt2, tmp_path):
     row = {"id": ["1"], "sentence1": ["a"], "sentence2": ["b"], "label": ["entailment"]}
-    folder = write_folder(tmp_path / "d", {"train": pa.table(row, schema=LABELLED_PAIR)}, LABELLED_PAIR)
+    folder = write_folder(tmp_path / "d", {"train": pa.table(row, schema=LABELLED_PAIR)})
     message = "needs the columns sentence1, sentence2, score; found id, .*, label; labels have to be numbers"
     with pytest.raises(InputError, match=message):
         train_encoder(settings(tiny_gpt2, folder), Run(tmp_path / "out", Silent()))

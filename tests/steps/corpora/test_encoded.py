@@ -3,11 +3,8 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.folders import write_folder
 
-from pairsmith.core.progress import Silent
-from pairsmith.data.schemas import REJECT, to_table
-from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.runs.identity import Identity
 from pairsmith.steps.corpora import encoded
 from pairsmith.steps.corpora.encoded import Encoded, encoded_schema
 
@@ -18,9 +15,7 @@ ROWS = [(0, "a", "mon"), (1, "b", "tue"), (None, "a", "mon"), (2, "a", "tue"), (
 
 @pytest.fixture
 def folder(tmp_path):
-    writer = FolderWriter.start(
-        Run(tmp_path / "x", Silent()), Identity.of("encode", {}), encoded_schema("float32")
-    )
+    tables = []
     for shard, rows in enumerate((ROWS[:3], ROWS[3:5], ROWS[5:])):
         columns = {
             "id": [row[1] for row in rows],
@@ -28,10 +23,8 @@ def folder(tmp_path):
             "group": [row[2] for row in rows],
             "vector": [[float(3 * shard + place), 0.5] for place in range(len(rows))],
         } | {name: [None] * len(rows) for name in ("context", "answer", "answer_start")}
-        writer.commit(
-            shard, {"train": pa.table(columns, schema=encoded_schema("float32"))}, to_table([], REJECT)
-        )
-    return writer.finish(Card(title="Vectors", description="Some."))
+        tables.append({"train": pa.table(columns, schema=encoded_schema("float32"))})
+    return write_folder(tmp_path / "x", *tables, step="encode")
 
 
 @pytest.mark.parametrize("at_once", [2, 2**22])

@@ -3,6 +3,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.folders import write_folder
 from typer.testing import CliRunner
 
 from pairsmith.cli.app import make_app
@@ -20,8 +21,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.data.tasks import load_task
 from pairsmith.data.text.folding import folded
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
-from pairsmith.runs.identity import Identity
+from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.generate import postprocess as postprocessing
 from pairsmith.steps.generate.plan import plan_postprocess
 from pairsmith.steps.generate.postprocess import postprocess
@@ -30,11 +30,8 @@ from pairsmith.steps.generate.settings import PostprocessSettings
 
 def folder(path, rows, schema, task=None, **others):
     settings = {"task": load_task(task).model_dump(mode="json")} if task else {}
-    run = Run(path, Silent())
-    writer = FolderWriter.start(run, Identity.of("generate", settings), schema)
     splits = {split: to_table(there, schema) for split, there in {"train": rows, **others}.items()}
-    writer.commit(0, splits, REJECT.empty_table())
-    return writer.finish(Card("t", "d"))
+    return write_folder(path, splits, settings=settings)
 
 
 def pairs(*triples):
@@ -209,11 +206,7 @@ def test_stopped_behind_its_rows_it_only_finishes(tmp_path, monkeypatch):
 
 
 def test_rows_of_another_kind_are_refused(tmp_path):
-    documents = REJECT
-    run = Run(tmp_path / "in", Silent())
-    writer = FolderWriter.start(run, Identity.of("s", {}), documents)
-    writer.commit(0, {"train": documents.empty_table()}, REJECT.empty_table())
-    writer.finish(Card("t", "d"))
+    write_folder(tmp_path / "in", {"train": REJECT.empty_table()}, step="s")
     with pytest.raises(
         InputError, match="has the columns id, filter, reason, row; postprocess needs scored pairs"
     ):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import fingerprints
+from tests.folders import write_folder
 from tests.training.few import PEOPLE, PLAYS
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, OtherWorkError, StorageError
@@ -19,7 +20,6 @@ from pairsmith.data.schemas import (
     LABELLED_TEXT,
     MINED_ANSWER,
     MINED_PAIR,
-    REJECT,
     SCORED_PAIR,
     LabelledText,
     MinedAnswer,
@@ -38,8 +38,7 @@ from pairsmith.models.language.likelihood import (
     question_likelihoods,
 )
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
-from pairsmith.runs.identity import Identity
+from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.corpora import judges
 from pairsmith.steps.corpora.judges import cue_for
@@ -54,16 +53,12 @@ ROWS = [
     MinedPair(f"r{n}", f"who plays the {PLAYS[n]}?", f"{PEOPLE[n]} does", 2.0 - n / 10, 0.5)
     for n in range(12)
 ]
-CARD = Card(title="Pairs", description="Some.")
 
 
 def folder_of(path, rows, schema, **others):
     """A dataset folder with the split train, and others by their names."""
-    run = Run(path, Silent())
-    writer = FolderWriter.start(run, Identity.of("test", {}), schema)
     splits = {split: to_table(there, schema) for split, there in {"train": rows, **others}.items()}
-    writer.commit(0, splits, to_table([], REJECT))
-    return writer.finish(CARD)
+    return write_folder(path, splits, step="test")
 
 
 @pytest.fixture(scope="module")
@@ -226,11 +221,8 @@ def test_winners_against_plain_loops(pairs, column, seed):
 def test_candidates_of_an_input_compete_before_the_best_are_kept(world):
     tmp, settings = world
     rows = [replace(row, input_id=str(row.input_id), output_id=str(row.output_id)) for row in CANDIDATES]
-    mined = {"retrieval": "candidates"}
-    run = Run(tmp / "candidates", Silent())
-    writer = FolderWriter.start(run, Identity.of("mine", mined), MINED_PAIR)
-    writer.commit(0, {"train": to_table(rows, MINED_PAIR)}, to_table([], REJECT))
-    writer.finish(CARD)
+    table = to_table(rows, MINED_PAIR)
+    write_folder(tmp / "candidates", {"train": table}, step="mine", settings={"retrieval": "candidates"})
     pairs = str(tmp / "candidates")
     every = filter_pairs(settings(pairs=pairs, one_per="pair"), Run(tmp / "every", Silent()))
     best: dict[str, str] = {}
@@ -785,10 +777,7 @@ def test_rows_without_what_a_judge_reads_are_refused(world, tiny_gpt2):
         "input": {"input": None},
     }.items():
         table = pa.Table.from_pylist([rows[0] | change, *rows[1:]], schema=MINED_ANSWER)
-        run = Run(tmp / name, Silent())
-        writer = FolderWriter.start(run, Identity.of("test", {}), MINED_ANSWER)
-        writer.commit(0, {"train": table}, to_table([], REJECT))
-        writer.finish(CARD)
+        write_folder(tmp / name, {"train": table}, step="test")
         changes = {"pairs": str(tmp / name), "judge": "likelihood", "model": str(tiny_gpt2)}
         with pytest.raises(InputError, match="1 of 12 rows have no"):
             filter_pairs(settings(**changes), Run(tmp / f"{name}-out", Silent()))

@@ -12,16 +12,15 @@ import pytest
 import torch
 from tests import fingerprints
 from tests.conftest import make_bert
+from tests.folders import write_folder
 from tests.heard import Heard
 from tests.training.few import PEOPLE, PLAYS, document, passage, write
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.methods.mining import pairable
 from pairsmith.methods.mining.style import StyleClassifier
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
-from pairsmith.runs.identity import Identity
+from pairsmith.runs import DatasetFolder, Run
 from pairsmith.search.selection import PairFile
 from pairsmith.steps import search_parts
 from pairsmith.steps.corpora import corpus as corpora
@@ -372,10 +371,7 @@ def test_trained_indexes_of_several_stretches_find_what_one_does(tmp_path, index
                 "vector": pa.array(list(rows), pa.list_(pa.float32())),
             }
         ).cast(encoded_schema("float32"))
-        run = Run(tmp_path / name, Silent())
-        writer = FolderWriter.start(run, Identity.of("encode", {}), encoded_schema("float32"))
-        writer.commit(0, {"train": table}, to_table([], REJECT))
-        folder = writer.finish(Card(title="Vectors", description="Some."))
+        folder = write_folder(tmp_path / name, {"train": table}, step="encode")
         return Encoded.of(folder, tmp_path / f"{name}.vectors")
 
     x, y = side("x", 500), side("y", 30_000)

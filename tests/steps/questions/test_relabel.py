@@ -5,17 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.folders import write_folder
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.questions import RELABELLED, Distribution, read_generated_questions
-from pairsmith.data.schemas import REJECT
+from pairsmith.data.questions import Distribution, read_generated_questions
 from pairsmith.models import reader
 from pairsmith.models.reader import keep_max_context, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.teacher import predict_spans
-from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.runs.identity import Identity
+from pairsmith.runs import Run
 from pairsmith.steps.questions.plan import plan_relabel
 from pairsmith.steps.questions.relabel import relabel
 from pairsmith.steps.questions.settings import RelabelSettings
@@ -130,11 +129,8 @@ def test_only_sure_answers_and_those_that_were_written_are_kept_if_that_is_asked
 
 def test_what_was_kept_for_validation_stays_there(teacher, data, tmp_path, capsys):
     table = relabel(settings(teacher, data), Run(tmp_path / "all", Silent())).table()
-    run = Run(tmp_path / "split", Silent())
-    writer = FolderWriter.start(run, Identity.of("mix", {}), RELABELLED)
-    writer.commit(0, {"train": table[:2], "validation": table[2:]}, REJECT.empty_table())
-    writer.finish(Card("t", "d"))
-    for source, questions in ((str(run.out), QUESTIONS[:2]), (f"{run.out}:validation", QUESTIONS[2:])):
+    split = write_folder(tmp_path / "split", {"train": table[:2], "validation": table[2:]}, step="mix").path
+    for source, questions in ((str(split), QUESTIONS[:2]), (f"{split}:validation", QUESTIONS[2:])):
         given = settings(teacher, source)
         folder = relabel(given, Run(tmp_path / f"of {len(questions)}", Progress()))
         assert folder.table()["question"].to_pylist() == questions

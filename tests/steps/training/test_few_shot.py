@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from tests.conftest import make_bert
+from tests.folders import write_folder
 from tests.tiny_bart import make_bart
 from tests.training.few import MAKERS, PEOPLE, PLAYS, document, passage, write
 from tests.training.stopping import Stopped, stopped_at
@@ -21,7 +22,6 @@ from transformers import AutoModelForSequenceClassification
 from pairsmith.core.errors import FolderError, InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
-from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.biencoder import BiEncoder, batch_of, contrastive_row_maker
 from pairsmith.methods.mining.crossencoder import negatives_for
@@ -31,8 +31,7 @@ from pairsmith.methods.mining.style import load_style_classifier
 from pairsmith.methods.quip.training_options import TeacherOptions
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.encode import encode_texts
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
-from pairsmith.runs.identity import Identity
+from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.corpora.encoded import encoded_schema
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
@@ -442,14 +441,8 @@ def test_what_the_search_found_is_wrong_once_and_never_right(tmp_path, tiny_bert
          "answer_start": 0, "vector": [component * (1 - n * 1e-3) for component in vector]}
         for n, (answer, context) in enumerate(texts)
     ]  # fmt: skip
-    writer = FolderWriter.start(
-        Run(tmp_path / "outputs", Silent()), Identity.of("encode", {}), encoded_schema(dtype)
-    )
-    for number, some in enumerate((rows[:10], rows[10:])):
-        writer.commit(
-            number, {"train": pa.Table.from_pylist(some, encoded_schema(dtype))}, to_table([], REJECT)
-        )
-    folder = writer.finish(Card(title="t", description="d"))
+    shards = (pa.Table.from_pylist(some, encoded_schema(dtype)) for some in (rows[:10], rows[10:]))
+    folder = write_folder(tmp_path / "outputs", *({"train": shard} for shard in shards), step="encode")
     encoder = SentenceTransformer(str(tiny_bert), device="cpu")
     negatives = retrieved(TWO_ANSWERS, folder, encoder, 3)
     assert sorted(negatives[0]) == [f"Bob: {far}", f"met: {passage_}", f"there: {far}"]
@@ -465,11 +458,8 @@ def test_a_documents_own_sentences_are_no_hard_negatives(tmp_path, tiny_bert):
          "vector": [1.0] + [0.0] * 15}
         for n, text in enumerate(texts)
     ]  # fmt: skip
-    writer = FolderWriter.start(
-        Run(tmp_path / "outputs", Silent()), Identity.of("encode", {}), encoded_schema("float32")
-    )
-    writer.commit(0, {"train": pa.Table.from_pylist(rows, encoded_schema("float32"))}, to_table([], REJECT))
-    folder = writer.finish(Card(title="t", description="d"))
+    table = pa.Table.from_pylist(rows, encoded_schema("float32"))
+    folder = write_folder(tmp_path / "outputs", {"train": table}, step="encode")
     encoder = SentenceTransformer(str(tiny_bert), device="cpu")
     (negatives,) = retrieved([seed], folder, encoder, 5)
     assert sorted(negatives) == ["Bob saw nothing.", "It rained all day."]

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
+from tests.folders import write_folder
 from tests.tools.report.test_rows import folder
 
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, SettingsError, StorageError
@@ -17,7 +18,6 @@ from pairsmith.data.documents import DOCUMENT
 from pairsmith.data.schemas import (
     LABELLED_TEXT,
     MINED_PAIR,
-    REJECT,
     SCORED_PAIR,
     LabelledText,
     MinedPair,
@@ -25,8 +25,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.data.squad import QUESTION
 from pairsmith.data.tasks import load_task
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, Sources
-from pairsmith.runs.identity import Identity
+from pairsmith.runs import DatasetFolder, Run, Sources
 from pairsmith.runs.status import status_lines
 from pairsmith.tools.audit.agreement import annotator_agreement, label_confusion, wilson
 from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
@@ -123,9 +122,7 @@ def test_people_are_told_what_the_labels_of_a_task_mean(tmp_path):
 
 def rows_folder(path, schema, rows, settings=None):
     table = pa.Table.from_pylist([row if isinstance(row, dict) else asdict(row) for row in rows], schema)
-    writer = FolderWriter.start(Run(path, Silent()), Identity.of("ask", settings or {}), schema)
-    writer.commit_all({"train": table}, REJECT.empty_table())
-    return writer.finish(Card("t", "d"))
+    return write_folder(path, {"train": table}, step="ask", settings=settings)
 
 
 def test_data_that_nobody_can_label_are_refused(tmp_path):

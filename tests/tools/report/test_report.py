@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.folders import write_folder
 from tests.tools.report.test_parts import ALLOWED, HOSTILE, read
 from tests.tools.report.test_rows import SHARDS, folder
 
@@ -21,8 +22,7 @@ from pairsmith.data.schemas import (
     ScoredPair,
     to_table,
 )
-from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.runs.identity import Identity
+from pairsmith.runs import Run
 from pairsmith.runs.status import status_lines
 from pairsmith.tools.report.parts import shown_text
 from pairsmith.tools.report.route import report
@@ -144,15 +144,13 @@ def test_mined_pairs_are_ranked(tmp_path):
 
 def hostile_folder(path, labels=HOSTILE):
     """Each hostile text once, with labels that take turns."""
-    run = Run(path, Silent())
     settings = {"task": {"name": HOSTILE[0], "labels": [{"name": HOSTILE[1], "instruction": HOSTILE[2]}]}}
-    writer = FolderWriter.start(run, Identity.of("generate", settings), LABELLED_TEXT)
     texts = [text for text in HOSTILE if text != "\ud800 alone"]
     labels = [label for label in labels if label in texts]
     rows = [LabelledText(str(i), text, labels[-1 - i % len(labels)]) for i, text in enumerate(texts)]
     rejects = [Reject.of("1", texts[0], texts[1], {texts[2]: texts[3]}), Reject("2", "f", "r", "<b>no JSON")]
-    writer.commit(0, {"train": to_table(rows, LABELLED_TEXT)}, to_table(rejects, REJECT))
-    return writer.finish(Card("t", "d"))
+    tables, rejected = {"train": to_table(rows, LABELLED_TEXT)}, to_table(rejects, REJECT)
+    return write_folder(path, tables, settings=settings, rejects=rejected)
 
 
 def test_hostile_texts_labels_reasons_and_settings(tmp_path):
@@ -170,11 +168,9 @@ def test_hostile_texts_labels_reasons_and_settings(tmp_path):
 
 def test_a_reject_of_megabytes_is_shown_with_the_length_that_it_had(tmp_path):
     row = LabelledText("1", "some text", "a")
-    run = Run(tmp_path / "in", Silent())
-    writer = FolderWriter.start(run, Identity.of("mix", {}), LABELLED_TEXT)
     rejects = [Reject.of("2", "too long", "more tokens than the model reads", {"text": "word " * 500_000})]
-    writer.commit(0, {"train": to_table([row], LABELLED_TEXT)}, to_table(rejects, REJECT))
-    writer.finish(Card("t", "d"))
+    table = to_table([row], LABELLED_TEXT)
+    write_folder(tmp_path / "in", {"train": table}, rejects=to_table(rejects, REJECT))
     assert "… (2,500,000 characters)" in page_of(tmp_path / "in", tmp_path / "out")
 
 

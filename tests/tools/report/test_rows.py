@@ -4,12 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from tests.folders import write_folder
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.progress import Silent
-from pairsmith.data.schemas import LABELLED_TEXT, REJECT, SCORED_PAIR, LabelledText, ScoredPair, to_table
-from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.runs.identity import Identity
+from pairsmith.data.schemas import LABELLED_TEXT, SCORED_PAIR, LabelledText, ScoredPair, to_table
 from pairsmith.tools.report.giveaways import giveaways
 from pairsmith.tools.report.overlap import known_texts
 from pairsmith.tools.report.rows import OTHERS, Shared, digest, label_name, tally, with_sample, words
@@ -18,11 +16,8 @@ from pairsmith.tools.report.similarity import confused, cosines, shared_words, t
 
 def folder(path, shards, schema=SCORED_PAIR):
     """A dataset folder; each shard maps splits to rows."""
-    writer = FolderWriter.start(Run(path, Silent()), Identity.of("generate", {}), schema)
-    for number, splits in enumerate(shards):
-        tables = {split: to_table(rows, schema) for split, rows in splits.items()}
-        writer.commit(number, tables, REJECT.empty_table())
-    return writer.finish(Card("t", "d"))
+    tables = [{split: to_table(rows, schema) for split, rows in splits.items()} for splits in shards]
+    return write_folder(path, *tables)
 
 
 SHARDS = [

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pairsmith.cli.compare.file import LABELLED, Comparison
+from pairsmith.cli.recipes import Entry
 from pairsmith.cli.setting_texts import map_texts
 
 
@@ -49,30 +50,23 @@ def trials(comparison: Comparison) -> list[Trial]:
     return alone + [Trial(ways, rows) for ways in mixes for rows in sorted(comparison.rows)]
 
 
-@dataclass(frozen=True, slots=True)
-class WayStep:
-    """A step of a way, with its name in the recipe and its settings, which refer to steps by such names."""
-
-    name: str
-    step: str
-    settings: Mapping[str, Any]
-
-
-def steps_of_ways(comparison: Comparison) -> dict[str, list[WayStep]]:
-    """By way, its steps in the recipe.
+def steps_of_ways(comparison: Comparison) -> dict[str, list[Entry]]:
+    """By way, its steps with their names in the recipe, to which their settings refer.
 
     If several ways have the same step with the same settings, it becomes one step, named after the first of
     these ways, so that it runs once; it is among the steps of each of the ways.
     """
-    steps: dict[str, list[WayStep]] = {}
-    first: dict[str, WayStep] = {}  # by the content of a step, the first step with this content
+    steps: dict[str, list[Entry]] = {}
+    first: dict[str, Entry] = {}  # by the content of a step, the first step with this content
     for way, definition in comparison.ways.items():
         own: dict[str, str] = {}  # for references within this way, the references in the recipe
         steps[way] = []
         for entry in definition.steps:
             settings = _led(entry.settings, own)
             content = json.dumps([entry.step, settings], sort_keys=True, default=repr)
-            step = first.setdefault(content, WayStep(f"{way}-{entry.name}", entry.step, settings))
+            step = first.setdefault(
+                content, Entry(name=f"{way}-{entry.name}", step=entry.step, settings=settings)
+            )
             own[f"@{entry.name}"] = f"@{step.name}"
             steps[way].append(step)
     return steps

@@ -142,14 +142,14 @@ def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[_R
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise SettingsError(f"measure.figure: {name} is {value!r}, not a number; choose another figure")
         values.append(float(value))
-    rows = [ran.rows(trial.data) if trial.ways else 0 for ran in runs]
-    return Score(trial, rows, values, [ran.spent([trial.trained]) for ran in runs])
+    rows = [run.rows(trial.data) if trial.ways else 0 for run in runs]
+    return Score(trial, rows, values, [run.spent([trial.trained]) for run in runs])
 
 
 def _cost(steps: Sequence[str], runs: Sequence[_Run]) -> Cost:
     """The cost of a way with these steps, in each of the runs."""
     return Cost(
-        [ran.spent(steps) for ran in runs],
-        [ran.tokens(steps) for ran in runs],
-        [ran.rows(steps[-1]) for ran in runs],
+        [run.spent(steps) for run in runs],
+        [run.tokens(steps) for run in runs],
+        [run.rows(steps[-1]) for run in runs],
     )

@@ -1,12 +1,12 @@
 """Loads tasks by name or from a file. All faults of a file are reported in one error, with their lines."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from pairsmith.core.bundled import is_path
 from pairsmith.core.errors import TaskError, known_names_hint
 from pairsmith.core.validation import KeyPath, ValidationFault, errors_of
 from pairsmith.data.tasks.spec import TaskSpec, faults, label_key
@@ -35,14 +35,10 @@ def builtin_path(name: str) -> Path:
 def load_task(name_or_path: str | Path) -> TaskSpec:
     """The built-in task with this name, or the task in the YAML file at this path.
 
-    A text that is not the name of a built-in task is a path if it ends with ``.yaml`` or ``.yml``, contains a
-    ``/``, or is the path of an existing file.
+    For texts that are not the name of a built-in task, ``is_path`` decides whether they are paths.
     """
     name = str(name_or_path)
-    is_path = name.endswith((".yaml", ".yml")) or "/" in name or len(Path(name).parts) > 1
-    with suppress(OSError):  # a text that is too long for a path
-        is_path = is_path or Path(name).is_file()
-    return read_task(Path(name) if is_path and name not in builtin_tasks() else builtin_path(name))
+    return read_task(Path(name) if is_path(name) and name not in builtin_tasks() else builtin_path(name))
 
 
 def read_task(path: Path) -> TaskSpec:

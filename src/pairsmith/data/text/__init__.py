@@ -1,12 +1,11 @@
 """Splits plain text into sentences and windows of whole sentences, and finds candidate answers in it."""
 
 from pairsmith.data.text.entities import Entity, entities_of_texts, entity_finder, finder_revision
-from pairsmith.data.text.windows import Sentence, Window, count_words, split_sentences, windows
+from pairsmith.data.text.windows import TextPart, count_words, split_sentences, windows
 
 __all__ = [
     "Entity",
-    "Sentence",
-    "Window",
+    "TextPart",
     "count_words",
     "entities_of_texts",
     "entity_finder",

@@ -28,14 +28,14 @@ _LINE = re.compile(r"[^\n\r\v\f\x85\u2028\u2029]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
-    """A sentence without surrounding white space, and the offset of its first character in the text."""
+class TextPart:
+    """A part of a text, and the offset of its first character in the text."""
 
     text: str
     start: int
 
 
-def split_sentences(text: str) -> list[Sentence]:
+def split_sentences(text: str) -> list[TextPart]:
     """The sentences of an English text, in order.
 
     Lines that were broken to fit a page have to be joined before. The sentences do not overlap, and there is
@@ -43,18 +43,10 @@ def split_sentences(text: str) -> list[Sentence]:
     has no sentences.
     """
     return [
-        Sentence(line[0][start:end], line.start() + start)
+        TextPart(line[0][start:end], line.start() + start)
         for line in _LINE.finditer(text)
         for start, end in sentence_spans(line[0], paragraph_breaks=False)
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A part of a text, and the offset of its first character in the text."""
-
-    text: str
-    start: int
 
 
 def count_words(text: str) -> int:
@@ -62,7 +54,7 @@ def count_words(text: str) -> int:
     return len(text.split())
 
 
-def windows(text: str, limit: int, length: Callable[[str], int]) -> list[Window]:
+def windows(text: str, limit: int, length: Callable[[str], int]) -> list[TextPart]:
     """Cut a text, from its beginning on, into the longest runs of whole sentences within a limit (Q1).
 
     The windows are in order and do not overlap. There is only white space between them, and
@@ -78,7 +70,7 @@ def windows(text: str, limit: int, length: Callable[[str], int]) -> list[Window]
     if limit < 1:
         raise ValueError(f"a window needs a limit of 1 or more, got {limit}")
     return [
-        Window(text[start:end], start)
+        TextPart(text[start:end], start)
         for pieces in _runs(text, limit, length)
         for start, end in _packed(pieces, text, limit, length)
     ]
@@ -168,7 +160,7 @@ def passage_limit(tokenizer: Any, max_length: int | None, context: int | None = 
     return max(1, min(max_length or PASSAGE_TOKENS, room))
 
 
-def passages(text: str, limit: int, tokenizer: Any) -> list[Window]:
+def passages(text: str, limit: int, tokenizer: Any) -> list[TextPart]:
     """Cut a text into the longest runs of whole sentences that have at most ``limit`` tokens (Q1).
 
     ``limit``, 1 or more, does not include special tokens; ``tokenizer`` is one of transformers. Sentences

@@ -36,8 +36,7 @@ def export_annotations(
         source: the hash of the data.
         sources: where the data come from, with their licences.
     """
-    answers: dict[str, JSON] = {name: dict(votes[name]) for name in votes}
-    decides: dict[str, JSON] = {"labels": list(audit.labels), "answers": answers}
+    decides: dict[str, JSON] = {"labels": tuple(audit.labels), "answers": votes}
     rows, rejects = labelled_rows(audit, votes, most)
     writer = FolderWriter.start(
         Run(out / LABELLED, Silent(), fresh=True),

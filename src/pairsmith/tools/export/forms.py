@@ -6,7 +6,7 @@ from typing import Any
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.kept_columns import value_as_text
-from pairsmith.data.kinds import WITH_NEGATIVES, Row, RowKind
+from pairsmith.data.kinds import QUESTIONS, WITH_NEGATIVES, Row, RowKind
 from pairsmith.data.readers import text_id
 from pairsmith.tools.export.annotation import argilla_files, label_studio_files
 from pairsmith.tools.export.files import Files, Objects, Splits, json_lines, line
@@ -34,8 +34,8 @@ def jsonl(splits: Splits, kind: RowKind) -> Files:  # noqa: ARG001 - rows of all
 
 def squad(splits: Splits, kind: RowKind) -> Files:
     """SQuAD 1.1: articles by title, each with its passages and their questions."""
-    if kind.name != "questions with answers":
-        raise SettingsError(f"--form squad is for questions with answers; these rows are {kind.name}")
+    if kind is not QUESTIONS:
+        raise SettingsError(f"--form squad is for {QUESTIONS.name}; these rows are {kind.name}")
     for split, rows in splits.items():
         articles: dict[str, dict[str, list[Row]]] = {}  # rows by title and passage, as they first appear
         for row in rows:

@@ -72,17 +72,17 @@ def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
         raise SettingsError("HF_HUB_OFFLINE is set, so nothing can be uploaded; unset it") from None
     except HfHubHTTPError as error:
         code, repo = error.response.status_code, settings.repo
-        said = without_token(first_line(Exception(error.server_message or error)))
+        answer = without_token(first_line(Exception(error.server_message or error)))
         if code == 401:
             raise SettingsError(f"the Hub does not accept the token; {_TOKEN}") from None
         if code == 403:
             raise SettingsError(
-                f"the Hub does not let you write to {repo} ({said}); name a repository of your "
+                f"the Hub does not let you write to {repo} ({answer}); name a repository of your "
                 "own as --repo, or use a token with write access"
             ) from None
         if code < 500:
-            raise SettingsError(f"the Hub rejected the upload to {repo} (status {code}: {said})") from None
-        raise RemoteError(f"the Hub failed (status {code}: {said}); try again later") from None
+            raise SettingsError(f"the Hub rejected the upload to {repo} (status {code}: {answer})") from None
+        raise RemoteError(f"the Hub failed (status {code}: {answer}); try again later") from None
     except ValueError as error:  # names and cards that the Hub does not allow
         raise SettingsError(without_token(first_line(error))) from None
     except Exception as error:  # each transport raises its own types for a failed connection

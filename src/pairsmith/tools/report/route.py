@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pairsmith.core.errors import FolderError
+from pairsmith.core.folder_kinds import read_record
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, size_of
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, resolve_dtype
@@ -28,7 +29,7 @@ from pairsmith.tools.report.overlap import known_texts
 from pairsmith.tools.report.parts import Finding, Page, render_page, shown_text
 from pairsmith.tools.report.rows import Known
 from pairsmith.tools.report.traces import check_traces
-from pairsmith.tools.report.whole_run import RESULTS, RUN_RECORD, TRAINING_RECORD, read_record, run_page
+from pairsmith.tools.report.whole_run import RESULTS, RUN_RECORD, TRAINING_RECORD, run_page
 from pairsmith.tools.settings import ReportSettings
 
 if TYPE_CHECKING:

@@ -1,12 +1,12 @@
 """The page about a recipe's run: its results, what each step made, and a section for each step."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pairsmith.core.errors import FolderError
-from pairsmith.core.paths import MANIFEST, Place, reaching, size_of
+from pairsmith.core.folder_kinds import read_record
+from pairsmith.core.paths import MANIFEST, Place, size_of
 from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
 from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
@@ -189,15 +189,3 @@ def _compared(folder: Place, kind: str, names: Sequence[str]) -> Iterator[Block]
     yield Table(head, rows, texts=max(1 + len(sides), 2), title=f"All evaluations by {kind}")
     if kind in MEANINGS:
         yield Note(f"{MEANINGS[kind]} 95 % confidence intervals are in brackets.")
-
-
-def read_record(path: Place) -> Any:
-    """The JSON object in a record's file; raises ``FolderError`` if the file holds none."""
-    with reaching(path, FolderError):
-        try:
-            value = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise FolderError(f"{path} cannot be read: {error}") from None
-    if not isinstance(value, dict):
-        raise FolderError(f"{path} is not a record that pairsmith wrote: it holds no JSON object")
-    return value
