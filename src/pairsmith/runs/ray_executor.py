@@ -122,7 +122,7 @@ class _Actors:
         gpus = 1 if ray.cluster_resources().get("GPU") else 0
         self._remote = ray.remote(Actor).options(num_cpus=1, num_gpus=gpus)
         self._lost_loading = 0
-        self._log: Any = Queue(actor_options={"num_cpus": 0}).actor
+        self._log = cast(Any, Queue(actor_options={"num_cpus": 0}).actor)
         self._promises: dict[Any, _ActorWorker | None] = {self._log.get.remote(): None}
         self.workers = [self._start(index) for index in range(size)]
 
