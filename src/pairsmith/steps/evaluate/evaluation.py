@@ -6,7 +6,7 @@ Instead it times the model on a sample of the items that were read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
@@ -87,6 +87,7 @@ def extrapolated(
     seconds: float = 0.0,
     most: int = CALIBRATION_ITEMS,
     few: int = 8,
+    documents: int = 0,
 ) -> Estimate:
     """The estimate for an evaluation of ``count`` items, from the time for a sample of ``items``.
 
@@ -98,8 +99,10 @@ def extrapolated(
         seconds: duration of other work.
         most: about the number of items in the sample.
         few: the number of items for warming up, as for ``timed``.
+        documents: how many of the items are documents, whose vectors a step may keep for later steps.
     """
     loading, per_item, _ = timed(load, evenly_spaced(items, most), few)
     if not isinstance(size, int):
         size = int(sum(map(size, items)) * count // max(1, len(items)))
-    return evaluation_estimate(seconds + loading + per_item * count, size)
+    estimate = evaluation_estimate(seconds + loading + per_item * count, size)
+    return replace(estimate, encoding=per_item * documents)

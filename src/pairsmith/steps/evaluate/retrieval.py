@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,7 @@ from pairsmith.runs import Run, refuse_source, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.search.bm25 import bm25_revision
-from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, evaluation_estimate
+from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, extrapolated
 from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_retrieval import (
     EachQuery,
@@ -41,7 +40,7 @@ from pairsmith.steps.evaluate.results import (
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, kept_vectors, ranked_grades, retrieve, searcher
 from pairsmith.steps.kept_vectors import remove_vectors
-from pairsmith.steps.planning import counted, evenly_spaced, first_passages, has_no_sample, timed
+from pairsmith.steps.planning import counted, first_passages, has_no_sample
 
 OWN_VECTORS = "vectors-so-far"
 """Folder with the documents' vectors inside the run's folder, until the evaluation is finished."""
@@ -190,9 +189,8 @@ def plan_evaluate_retrieval(settings: EvaluateRetrievalSettings, before: Before)
             dict(zip(map(str, range(len(sample))), sample, strict=True)), sample[:1], 1
         )
 
-    loading, per_text, _ = timed(load, evenly_spaced(texts, CALIBRATION_ITEMS))
-    estimate = evaluation_estimate(loading + per_text * count, queries * (300 + 30 * settings.keep))
-    return replace(estimate, encoding=per_text * (count - queries))
+    size = queries * (300 + 30 * settings.keep)
+    return extrapolated(load, texts, count, size, documents=count - queries)
 
 
 def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> tuple[list[str], int, int]:
