@@ -72,10 +72,11 @@ def judge_pairs(
         lambda number: next(row_shards(pairs, options.shard_size, [number])).rows,
         equal_shards(pairs.num_rows, options.shard_size),
         options,
-        {"model": revision},
+        revision,
         run,
         settings=deciding,
         inputs=inputs,
+        model="model",
         schema=pa.schema([("id", pa.string()), _SCORE]),
         title="score",
         unit="pairs",
@@ -114,12 +115,13 @@ def judge_texts(
         (lambda number: _swapped(shard(number))) if by_likelihood else shard,
         sizes,
         options,
-        {"judge": revision},
+        revision,
         run,
         settings={"judge_kind": options.judge, "dtype": options.dtype, "shard_size": options.shard_size}
         | dict(deciding)
         | (CUT if by_likelihood else {}),
         inputs=inputs,
+        model="judge",
         schema=pa.schema([_SCORE]),
         title="judge",
         unit="texts",
@@ -141,9 +143,10 @@ def _judge_shards(
     shard: Callable[[int], pa.Table],
     sizes: Sequence[int],
     options: JudgeOptions,
-    models: Mapping[str, str],
+    revision: str,
     run: Run,
     *,
+    model: str,
     settings: Mapping[str, JSON],
     inputs: Mapping[str, str],
     schema: pa.Schema,
@@ -154,8 +157,8 @@ def _judge_shards(
 ) -> DatasetFolder:
     """Score the rows that ``shard`` returns, shard by shard; finished shards are kept in the run's folder.
 
-    The result has the columns of ``schema``: ``score`` and perhaps the rows' ``id``. ``title`` and ``unit``
-    are those of the progress.
+    The result has the columns of ``schema``: ``score`` and perhaps the rows' ``id``. ``model`` is the name of
+    the judge's model in the manifest; ``title`` and ``unit`` are those of the progress.
     """
     writer = start_part(
         run,
@@ -163,13 +166,12 @@ def _judge_shards(
         schema=schema,
         settings=settings,
         inputs=inputs,
-        models=models,
+        models={model: revision},
         planned=len(sizes),
     )
     if writer.finished:
         return writer.folder()
     remaining = [number for number in range(len(sizes)) if not writer.is_done(number)]
-    (revision,) = models.values()
     commit_each(
         writer,
         partial(_load, options, learns_from and learns_from(), revision, schema),

@@ -63,7 +63,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         step="classify",
         schema=schema,
         settings=settings.deciding(),
-        inputs=hashes("data", settings.data),
+        inputs=hashes("data", [settings.data]),
         models={"model": revision},
         planned=-(-count // settings.shard_size),
     )

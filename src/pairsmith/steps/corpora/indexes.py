@@ -151,11 +151,11 @@ class Indexes:
             advance: is called as by ``faiss_search``.
         """
         index = self._of(block.group, block.side, block.others, others)
-        neighbours, measured = faiss_search(
+        near, measured = faiss_search(
             queries, others[slice(*block.others)], k, index=index, recall=recall, advance=advance
         )
-        neighbours.ids.add_(block.others[0])
-        return neighbours, measured
+        near.ids.add_(block.others[0])
+        return near, measured
 
     def _of(self, group: int, side: str, held: tuple[int, int], others: torch.Tensor) -> FaissIndex:
         """The index that holds the range ``held``, begin and end, of all ``others``, ``(m, d)``."""

@@ -54,6 +54,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
     source = to_train_on(settings.pairs, "taken", run.progress.say)
     corpus = [in_beir(path) for path in settings.corpus]
     of_pairs, of_corpus = hashes("pairs", source), hashes("corpus", corpus)
+    of_labelled = hashes("labelled", settings.labelled)
     revision = model_revision(settings.encoder)
     judge = model_revision(settings.judge) if settings.judge else ""
     writer = FolderWriter.start(
@@ -61,7 +62,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         step="negatives",
         schema=NEGATIVES,
         settings=settings.deciding(),
-        inputs={**of_pairs, **of_corpus, **hashes("labelled", settings.labelled)},
+        inputs={**of_pairs, **of_corpus, **of_labelled},
         models={"encoder": revision, **({"judge": judge} if judge else {})},
     )
     if writer.finished:
