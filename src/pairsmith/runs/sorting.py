@@ -17,6 +17,8 @@ from pairsmith.runs.storage import scratch_file, storage_errors
 ROWS_AT_ONCE = 2**20
 """Largest number of rows that are sorted at once; each needs up to a hundred bytes meanwhile. With more rows,
 sorting is slower, as they exceed the processor's caches."""
+SAMPLES = 256
+"""Number of rows of each sorted run by which all rows are divided into parts that fit into memory."""
 MOST_ROWS = 2**32
 """Largest number of rows that can be numbered in 32 bits."""
 
@@ -78,17 +80,17 @@ def sorted_rows(
         for part in _together(parts, rows):
             if last is not None:
                 file = file or stack.enter_context(path.open("w+b"))
-                runs.append(_SortedRun(file, last, keys))
+                runs.append(_SortedRun(file, last, keys, max(1, rows // SAMPLES)))
             last = part[stable_order(keys(part))]
         if last is None:
             return
         if file is None:
             yield last
             return
-        runs.append(_SortedRun(file, last, keys))
+        runs.append(_SortedRun(file, last, keys, runs[0].step))
         del last
         file.flush()
-        yield from _merged(runs, rows)
+        yield from _merged(runs, keys, max(1, rows // runs[0].step - len(runs)))
 
 
 def sorted_within(parts: Iterable[Rows], keys: SortColumns, column: int) -> Iterator[Rows]:
@@ -111,108 +113,61 @@ def sorted_within(parts: Iterable[Rows], keys: SortColumns, column: int) -> Iter
 
 
 class _SortedRun:
-    """A run of an external merge sort: sorted rows in a file, of which up to ``room`` are held in memory.
+    """A run of an external merge sort: sorted rows in a file, and the sort columns of every ``step``-th row.
 
-    The file has the rows of all runs one after the other. ``first`` and ``last`` are the values of the sort
-    columns in the run's first and last row, ``held`` the rows in memory.
+    The file has the rows of all runs one after the other.
     """
 
-    def __init__(self, file: BinaryIO, rows: Rows, keys: SortColumns) -> None:
-        self._file, self._next, self.keys = file, file.tell(), keys
+    def __init__(self, file: BinaryIO, rows: Rows, keys: SortColumns, step: int) -> None:
+        self._file, self._begin, self._keys, self.step = file, file.tell(), keys, step
+        self._length, self._width = rows.shape
         file.write(np.ascontiguousarray(rows).tobytes())
-        self._stop = file.tell()
-        self.room = 0
-        self.first, self.last = (_values(keys(rows[[place]]), 0) for place in (0, -1))
-        self.held = rows[:0].copy()
-        self._columns = keys(self.held)
+        self.samples = [column.copy() for column in keys(rows[::step])]
 
-    @property
-    def more(self) -> bool:
-        """Whether the file has rows of this run that were not read yet."""
-        return self._next < self._stop
+    def read(self, start: int, stop: int | None) -> Rows:
+        """The rows from ``start`` to ``stop``; None stands for the end of the run."""
+        self._file.seek(self._begin + 4 * self._width * start)
+        count = (self._length if stop is None else stop) - start
+        return np.fromfile(self._file, np.uint32, self._width * count).reshape(-1, self._width)
 
-    @property
-    def end(self) -> tuple[int, ...]:
-        """The values of the sort columns in the last row in memory."""
-        return _values(self._columns, -1)
-
-    def fill(self) -> None:
-        """Read more rows if at most half of the room is in use."""
-        if self.more and len(self.held) <= self.room // 2:
-            width = self.held.shape[1]
-            self._file.seek(self._next)
-            number = min(4 * width * (self.room - len(self.held)), self._stop - self._next) // 4
-            read = np.fromfile(self._file, np.uint32, number).reshape(-1, width)
-            self._next += 4 * number
-            self.held = np.concatenate([self.held, read])
-            self._columns = self.keys(self.held)
-
-    def up_to(self, row: tuple[int, ...], equal: bool) -> int:
-        """The number of rows in memory that sort before ``row``, or with ``equal``, not after it."""
-        start, stop = 0, len(self.held)
-        for column, value in zip(self._columns, row, strict=True):
-            if start == stop:
-                break
-            part, target = column[start:stop], np.uint32(value)
-            start, stop = (start + int(np.searchsorted(part, target, side)) for side in ("left", "right"))
-        return stop if equal else start
-
-    def take(self, count: int) -> Rows:
-        """Remove the first ``count`` rows from memory, and return them."""
-        rows, self.held = self.held[:count], self.held[count:]
-        if len(self.held):
-            self._columns = [column[count:] for column in self._columns]
-        else:  # an empty view would keep all rows that were read in memory
-            self.held = self.held.copy()
-            self._columns = self.keys(self.held)
-        return rows
+    def place(self, row: Sequence[int], equal: bool) -> int:
+        """The number of rows that sort before ``row``, or with ``equal``, not after it."""
+        samples = _place(self.samples, row, equal)
+        start = max(0, samples - 1) * self.step
+        stop = min(samples * self.step, self._length)
+        return start + _place(self._keys(self.read(start, stop)), row, equal)
 
 
-def _merged(runs: Sequence[_SortedRun], rows: int) -> Iterator[Rows]:
-    """Merge sorted runs; at most ``2 * rows`` rows are in memory. A run is read once its first row is due.
+def _place(columns: Sequence[Column], row: Sequence[int], equal: bool) -> int:
+    """The number of rows that sort before ``row``, or with ``equal``, not after it, from sorted columns."""
+    start, stop = 0, len(columns[0])
+    for column, value in zip(columns, row, strict=True):
+        part, target = column[start:stop], np.uint32(value)
+        start, stop = (start + int(np.searchsorted(part, target, side)) for side in ("left", "right"))
+    return stop if equal else start
 
-    If the rows came nearly in order, few runs overlap, and more rows of each are read at once. A run whose
-    rows lie closer together than those of the others has to be read again after few merged rows; it gets more
-    room for the next time.
+
+def _merged(runs: Sequence[_SortedRun], keys: SortColumns, samples: int) -> Iterator[Rows]:
+    """Merge sorted runs: divide all rows at every ``samples``-th sample, and sort one part after the other.
+
+    A part has at most ``step`` rows for each of its samples, and for each run. Of equal rows, those of
+    earlier runs come first.
     """
-    room, spare = max(1, rows // _overlapping(runs)), rows
-    for run in runs:
-        run.room = room
-    waiting = sorted(((run.first, number) for number, run in enumerate(runs)), reverse=True)
-    active: list[int] = []
-    while active or waiting:
-        for number in active:
-            runs[number].fill()
-        # No row that is still to be read comes before the smallest of the runs' last rows in memory.
-        ends = [(runs[number].end, number) for number in active if runs[number].more]
-        bound = min(ends) if ends else max(((runs[n].last, n) for n in active), default=None)
-        if bound is None or (waiting and waiting[-1] <= bound):
-            active = sorted([*active, waiting.pop()[1]])
-            continue
-        counts = [runs[number].up_to(bound[0], number <= bound[1]) for number in active]
-        if ends and 4 * sum(counts) < sum(len(runs[number].held) for number in active):
-            more = min(spare, runs[bound[1]].room)
-            runs[bound[1]].room += more
-            spare -= more
-        part = np.concatenate([runs[n].take(count) for n, count in zip(active, counts, strict=True)])
-        yield part[stable_order(runs[0].keys(part))]
-        done = {number for number in active if not (runs[number].more or len(runs[number].held))}
-        spare += sum(runs[number].room - room for number in done)
-        active = [number for number in active if number not in done]
-
-
-def _overlapping(runs: Sequence[_SortedRun]) -> int:
-    """The largest number of runs whose ranges of rows, from first to last, overlap in one place."""
-    events = sorted([(run.first, 1) for run in runs] + [(run.last, 2) for run in runs])
-    count = most = 0
-    for _, kind in events:
-        count += 1 if kind == 1 else -1
-        most = max(most, count)
-    return most
-
-
-def _values(columns: Sequence[Column], place: int) -> tuple[int, ...]:
-    return tuple(int(column[place]) for column in columns)
+    columns = [np.concatenate(parts) for parts in zip(*(run.samples for run in runs), strict=True)]
+    edges = np.cumsum([0, *(len(run.samples[0]) for run in runs)])
+    starts = [0] * len(runs)
+    for sample in [*stable_order(columns)[samples::samples].tolist(), None]:
+        stops: list[int | None] = [None] * len(runs)
+        if sample is not None:
+            row = [int(column[sample]) for column in columns]
+            of_run = int(np.searchsorted(edges, sample, "right")) - 1
+            stops = [run.place(row, number < of_run) for number, run in enumerate(runs)]
+            stops[of_run] = (sample - int(edges[of_run])) * runs[of_run].step
+        pieces = zip(runs, starts, stops, strict=True)
+        part = np.concatenate([run.read(start, stop) for run, start, stop in pieces])
+        if len(part):
+            yield part[stable_order(keys(part))]
+        starts = [stop or 0 for stop in stops]
 
 
 def first_of_each(

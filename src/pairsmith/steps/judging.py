@@ -34,6 +34,7 @@ SCORE_OF_TEXT: Mapping[str, str] = {
     "encoder": "cosine under the encoder",
 }
 """For each judge of texts, the description of its score of a text for a query."""
+_SCORE = pa.field("score", pa.float32())
 _SAMPLE = 64
 """Number of texts that a plan lets a judge score."""
 
@@ -67,8 +68,8 @@ def judge_pairs(
     }
     if options.judge == "likelihood":
         deciding |= likelihood_record(options.cue)
-    description, column = SCORES_OF_PAIRS[options.judge]
-    return judge_shards(
+    description, meaning = SCORES_OF_PAIRS[options.judge]
+    return _judge_shards(
         lambda number: next(row_shards(pairs, options.shard_size, [number])).rows,
         equal_shards(pairs.num_rows, options.shard_size),
         options,
@@ -76,10 +77,12 @@ def judge_pairs(
         run,
         settings=deciding,
         inputs=inputs,
-        ids=True,
+        model="model",
+        schema=pa.schema([("id", pa.string()), _SCORE]),
+        title="score",
+        unit="pairs",
+        card=_card(options, "pairs", f"Pairs by their ids, and {description}.", meaning, "pairs' texts"),
         learns_from=learns_from,
-        titles=("model", "score", "pairs"),
-        card=_card(options, "pairs", f"Pairs by their ids, and {description}.", column, "pairs' texts"),
     )
 
 
@@ -93,7 +96,7 @@ def judge_texts(
     deciding: Mapping[str, JSON],
     inputs: Mapping[str, str],
 ) -> DatasetFolder:
-    """Score how well texts answer queries, shard by shard.
+    """Score how well texts answer queries, shard by shard; the folder has the column ``score``, float32.
 
     A language model reads the text first and then the query, because the likelihood of a long text after a
     query depends mostly on the text.
@@ -109,7 +112,7 @@ def judge_texts(
         inputs: the hashes of the sources of the rows.
     """
     by_likelihood = options.judge == "likelihood"
-    return judge_shards(
+    return _judge_shards(
         (lambda number: _swapped(shard(number))) if by_likelihood else shard,
         sizes,
         options,
@@ -119,8 +122,10 @@ def judge_texts(
         | dict(deciding)
         | (CUT if by_likelihood else {}),
         inputs=inputs,
-        ids=False,
-        titles=("judge", "judge", "texts"),
+        model="judge",
+        schema=pa.schema([_SCORE]),
+        title="judge",
+        unit="texts",
         card=_card(options, "texts", "How well texts answer queries.", "higher is better", "texts"),
     )
 
@@ -135,44 +140,32 @@ def _swapped(rows: pa.Table) -> pa.Table:
     return pa.table({"input": rows["output"], "output": rows["input"]})
 
 
-def judge_shards(
+def _judge_shards(
     shard: Callable[[int], pa.Table],
     sizes: Sequence[int],
     options: JudgeOptions,
     revision: str,
     run: Run,
     *,
+    model: str,
     settings: Mapping[str, JSON],
     inputs: Mapping[str, str],
-    ids: bool,
-    titles: tuple[str, str, str],
+    schema: pa.Schema,
+    title: str,
+    unit: str,
     card: Card,
     learns_from: Callable[[], JudgeExamples] | None = None,
 ) -> DatasetFolder:
-    """Score rows shard by shard; finished shards are kept in the run's folder.
+    """Score the rows that ``shard`` returns, shard by shard; finished shards are kept in the run's folder.
 
-    Args:
-        shard: returns the rows of the shard with this number.
-        sizes: the number of rows of each shard.
-        options: which judge to use, and how.
-        revision: the revision of the judge's model.
-        run: the run whose folder the scores are saved in.
-        settings: the settings that identify the scores.
-        inputs: the hashes of the data that identify the scores.
-        ids: whether the result has the rows' column ``id``, besides ``score``, float32.
-        titles: the name of the judge's model in the manifest, the name of the work in the progress, and the
-            unit that the progress counts.
-        card: the card of the folder.
-        learns_from: returns the examples that the judge is trained on; None for a judge without training.
+    The result has the columns of ``schema``: ``score`` and perhaps the rows' ``id``. ``model`` is the name of
+    the judge's model in the manifest; ``title`` and ``unit`` are those of the progress.
     """
-    schema = pa.schema([*([("id", pa.string())] if ids else []), ("score", pa.float32())])
-    model, title, unit = titles
     writer = start_part(
         run, Identity.of("score", settings, inputs, {model: revision}), schema, planned=len(sizes)
     )
     if writer.finished:
         return writer.folder()
-
     remaining = [number for number in range(len(sizes)) if not writer.is_done(number)]
     commit_each(
         writer,
@@ -205,11 +198,11 @@ def _load(
     return score
 
 
-def _card(options: JudgeOptions, judged: str, description: str, column: str, texts: str) -> Card:
+def _card(options: JudgeOptions, judged: str, description: str, meaning: str, texts: str) -> Card:
     return Card(
         title=f"Scores of {judged} by {options.judge} {model_display_name(options.model)}",
         description=description,
-        columns={"score": column},
+        columns={"score": meaning},
         provenance=f"The scores were computed from the {texts}.",
         tags=(),
         licence="It contains no texts.",

@@ -1,41 +1,71 @@
-"""The option ``--reuse`` of several steps: unchanged items keep the rows that an earlier run made of them.
+"""The option ``--reuse`` of several steps: items that have not changed keep the rows of an earlier run.
 
-finished folder with the same settings -> its rows and rejects by item -> shards whose items are all unchanged
-are committed before a model is loaded
+An item is a part of the input for which rows are made, such as a passage. The earlier run is a finished
+folder with the same settings. Shards whose items all keep their rows are committed before a model is loaded.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import FolderError, PairsmithError
 from pairsmith.data.schemas import Reject
 from pairsmith.runs import DatasetFolder, FolderWriter, Run
+from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import REJECTS, check_files, read_manifest
 from pairsmith.runs.identity import Identity, differences
-from pairsmith.runs.mapped import Records, RecordShard, RowsAndRejects, record_shards, shards_left
-from pairsmith.runs.work import Work
+from pairsmith.runs.mapped import (
+    Records,
+    RecordShard,
+    RowsAndRejects,
+    commit_each,
+    record_shards,
+    shards_left,
+)
+from pairsmith.runs.work import Load, Work
 
-
-class PartlyMade(Protocol):
-    """A record of a step's input, some of whose items, such as passages, have rows of an earlier run."""
-
-    @property
-    def kept(self) -> int:
-        """The number of items that keep the rows of an earlier run."""
-        ...
-
-    @property
-    def left(self) -> int:
-        """The number of items whose rows have to be made."""
-        ...
-
-
-S = TypeVar("S")
-T = TypeVar("T", bound=PartlyMade)
+T = TypeVar("T")
+E = TypeVar("E")
 RowsOfItem = tuple[list[dict[str, Any]], list[Reject]]
 """The rows and the rejects of an item, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithEarlier(Generic[T, E]):
+    """A record of a step's input, and what an earlier run made of some of its items.
+
+    Attributes:
+        record: the record.
+        earlier: the id of an item -> what the earlier run made of it.
+        left: with an earlier run, the number of the other items, whose rows have to be made.
+    """
+
+    record: T
+    earlier: Mapping[str, E] = field(default_factory=dict)
+    left: int = 0
+
+
+Shard = RecordShard[WithEarlier[T, E]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse(Generic[T, E]):
+    """The use of an earlier run.
+
+    Attributes:
+        fill: adds what the earlier run made to the records of a shard.
+        merge: makes the rows and rejects of a shard whose items all keep their rows; it needs no model.
+        path: the folder of the earlier run.
+        items: the plural of the items in messages, such as ``passages``.
+        rows: the plural of their rows, such as ``questions``.
+    """
+
+    fill: Callable[[RecordShard[T]], Shard[T, E]]
+    merge: Work[Shard[T, E], RowsAndRejects]
+    path: str
+    items: str
+    rows: str
 
 
 def is_complete(run: Run, identity: Identity) -> bool:
@@ -136,42 +166,48 @@ class EarlierRows:
         return self._cached[1]
 
 
-def commit_unchanged(
+def commit_reusing(
     writer: FolderWriter,
-    records: Records[S],
-    fill: Callable[[RecordShard[S]], RecordShard[T]],
+    load: Load[Shard[T, E], RowsAndRejects],
+    records: Records[T],
     count: int,
     size: int,
-    work: Work[RecordShard[T], RowsAndRejects],
+    where: ExecutorChoice,
     run: Run,
     *,
+    reuse: Reuse[T, E] | None,
+    title: str,
     unit: str,
-) -> tuple[int, int]:
-    """Commit the shards whose items all keep the rows of an earlier run.
+    model: str = "",
+) -> None:
+    """Process ``count`` records in shards of ``size``, as ``commit_records`` does.
 
-    Args:
-        writer: the writer of the run's folder.
-        records: the records of the step's input, as in ``commit_records``.
-        fill: adds the rows of the earlier run to the records of a shard.
-        count: the number of records.
-        size: the number of records in a shard.
-        work: makes the rows and rejects of a shard; for these shards it needs no model.
-        run: the run.
-        unit: the name of the records in the progress.
-
-    Returns:
-        two numbers of items in the shards that were not committed before: of those that keep their rows, and
-        of all.
+    With ``reuse``, shards whose items all keep their rows are committed first.
     """
-    remaining, done = shards_left(writer, -(-count // size), count, size)
-    kept = total = 0
-    with run.progress.task("look for earlier rows", count, unit) as bar:
-        bar.skip(done)
-        for shard in map(fill, record_shards(records, size, remaining)):
-            kept += sum(record.kept for record in shard.records)
-            total += sum(record.kept + record.left for record in shard.records)
-            if not any(record.left for record in shard.records):
-                rows, rejects = work(shard, lambda _: None)
-                writer.commit(shard.number, {"train": rows}, rejects)
-            bar.advance(len(shard.records))
-    return kept, total
+    fill: Callable[[RecordShard[T]], Shard[T, E]] = reuse.fill if reuse else _without_earlier
+    shard_count = -(-count // size)
+    if reuse:
+        kept = total = 0
+        remaining, done = shards_left(writer, shard_count, count, size)
+        with run.progress.task("look for earlier rows", count, unit) as bar:
+            bar.skip(done)
+            for shard in map(fill, record_shards(records, size, remaining)):
+                left = sum(record.left for record in shard.records)
+                of_shard = sum(len(record.earlier) for record in shard.records)
+                kept, total = kept + of_shard, total + of_shard + left
+                if not left:
+                    rows, rejects = reuse.merge(shard, lambda _: None)
+                    writer.commit(shard.number, {"train": rows}, rejects)
+                bar.advance(len(shard.records))
+        if total:
+            run.progress.say(
+                f"{kept:,} of {total:,} {reuse.items} to do are as in {reuse.path} and keep their "
+                f"{reuse.rows}"
+            )
+    remaining, done = shards_left(writer, shard_count, count, size)
+    shards = map(fill, record_shards(records, size, remaining))
+    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=count, model=model)
+
+
+def _without_earlier(shard: RecordShard[T]) -> Shard[T, Any]:
+    return RecordShard(shard.number, tuple(map(WithEarlier, shard.records)))

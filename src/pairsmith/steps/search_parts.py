@@ -1,13 +1,14 @@
-"""Nearest-neighbour search in parts, whose results are saved as shards of a dataset folder.
+"""The parts that a search of nearest neighbours is cut into, and its neighbours as rows and in a file.
 
-A part is searched and saved as a whole. It consists of blocks: a block searches the nearest neighbours of a
-range of queries in a range of other texts.
+A part is searched as a whole and saved as a shard of a dataset folder. It consists of blocks, each of which
+compares a range of queries with a range of the texts on the other side.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, Self
 
@@ -19,33 +20,30 @@ from numpy.typing import NDArray
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import SettingsError
-from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.storage import storage_errors
-from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours
 from pairsmith.search.faiss_search import needed_vectors
 
 SAVED_QUERIES = 2**24
-"""Largest number of queries that are searched in an index and saved together."""
+"""Largest number of queries in a part of a search by indexes."""
+SAVED = 2**26
+"""Largest number of neighbours in a part of a search by indexes; each needs about 40 bytes of memory."""
 PAIRS_AT_ONCE = 2**20
 """Number of neighbours of a file that are in memory at a time; each needs up to 200 bytes."""
-SAVED = 2**26
-"""Largest number of neighbours from an index that are saved together; each needs about 40 bytes of memory."""
 
-NEAR: pa.Schema = pa.schema(
+NEIGHBOURS: pa.Schema = pa.schema(
     [
         ("cell", pa.int64()), ("side", pa.string()), ("number", pa.int64()),
         ("ids", pa.list_(pa.int64())), ("similarities", pa.list_(pa.float32())), ("recall", pa.float32()),
     ]
 )  # fmt: skip
-"""The neighbours of a text. Texts are numbered within their group, ``cell``; ``recall`` is that of the index,
-measured on a sample, and null for an exact search."""
+"""The neighbours of a text. ``cell`` is the number of its group, within which the texts of each side are
+numbered; ``recall`` is that of the index, measured on a sample, and null for an exact search."""
 NO_NEIGHBOUR = 2**32 - 1
-"""Stored in place of the id of a neighbour that does not exist."""
+"""Stored in a file in place of the id of a neighbour that does not exist."""
 
-
-OTHER = {"x": "y", "y": "x", "both": "y"}
-"""For each side that queries are from, the side whose texts are searched."""
+OTHER = {"x": "y", "y": "x"}
+"""For the side of the queries, the side whose texts are searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,28 +99,29 @@ def parts_by_index(
         groups: the groups of texts; only texts of the same group are compared.
         rows: the largest number of vectors in an index.
         needed: the number of vectors that an index needs for its training; it may exceed ``rows``.
-        most: for each side, the number of neighbours that are retrieved for a text.
+        most: the number of neighbours to search for each text, by the sides that queries are from.
     """
     blocks: list[SearchBlock] = []
     for number, group in enumerate(groups):
         x, y = len(group.x), len(group.y)
         sides: tuple[tuple[Literal["x", "y"], int, int], ...] = (("x", x, y), ("y", y, x))
-        for side, queries, others in sides:
-            blocks += [
-                SearchBlock(number, side, query_range, other_range)
-                for other_range in _equal_ranges(others, rows, needed)
-                for query_range in _equal_ranges(queries, together(most[side]), 0)
-            ]
+        blocks += [
+            SearchBlock(number, side, query_range, other_range)
+            for side, queries, others in sides
+            if side in most
+            for other_range in _equal_ranges(others, rows, needed)
+            for query_range in _equal_ranges(queries, queries_together(most[side]), 0)
+        ]
     return [Part(number, (block,)) for number, block in enumerate(blocks)]
 
 
-def together(neighbours: int) -> int:
-    """The number of queries, each with this number of neighbours, that an index searches in one part."""
+def queries_together(neighbours: int) -> int:
+    """The number of queries with this number of neighbours in a part of a search by indexes."""
     return max(1, min(SAVED_QUERIES, SAVED // neighbours))
 
 
 def _equal_ranges(count: int, most: int, least: int) -> list[tuple[int, int]]:
-    """Split ``range(count)`` into the fewest equal ranges of up to ``most`` numbers, or ``least`` if more."""
+    """The fewest equal parts of ``range(count)`` with up to ``most`` numbers, but no fewer than ``least``."""
     number = -(-count // most)
     if least:
         number = max(1, min(number, count // least))
@@ -137,25 +136,6 @@ def check_index(index: str) -> None:
             needed_vectors(index, width)
             return
     needed_vectors(index, 3840)
-
-
-def check_part_count(parts: Sequence[Part], index: str | None) -> None:
-    """Raise a ``SettingsError`` if there are more parts than a folder may have shards.
-
-    ``index`` is the setting, None for an exact search.
-    """
-    if len(parts) > MOST_SHARDS:
-        remedy = "leave out --index" if index else "give a larger --search-rows"
-        raise SettingsError(f"the search has {len(parts):,} parts, more than {MOST_SHARDS:,}; {remedy}")
-
-
-def report_recall(folder: DatasetFolder, index: str, run: Run) -> None:
-    """Report the recall of the index: the smallest one over all parts."""
-    recall = [table["recall"][0].as_py() for table in folder.shards("train", ["recall"])]
-    run.progress.say(
-        f"index {index}: finds at least {min(recall):.1%} of the nearest texts, as checked by an exact "
-        "search for a sample"
-    )
 
 
 def ids_of_stored(stored: NDArray[np.uint32]) -> NDArray[np.int64]:
@@ -203,16 +183,15 @@ class NeighbourFile:
         rows = slice(first, first + len(neighbours.ids))
         width = min(neighbours.ids.shape[1], self.ids.shape[1])
         self.ids[rows], self.similarities[rows] = NO_NEIGHBOUR, -np.inf
-        self.ids[rows, :width] = (
-            neighbours.ids[:, :width].numpy().astype(np.uint32)
-        )  # -1 becomes NO_NEIGHBOUR
+        # As an unsigned number, -1 is NO_NEIGHBOUR.
+        self.ids[rows, :width] = neighbours.ids[:, :width].numpy().astype(np.uint32)
         self.similarities[rows, :width] = neighbours.similarities[:, :width].numpy()
 
 
 def neighbour_rows(
     group: int, side: str, first: int, neighbours: Neighbours, recall: float | None = None
 ) -> pa.Table:
-    """Rows of ``NEAR``: the neighbours of consecutive texts of a side, from number ``first`` on."""
+    """Rows of ``NEIGHBOURS``, for consecutive texts of a side, from number ``first`` on."""
     count, width = neighbours.ids.shape
     offsets = pa.array(np.arange(0, count * width + 1, width, dtype=np.int32))
     numbers = np.arange(first, first + count)
@@ -224,4 +203,19 @@ def neighbour_rows(
         pa.ListArray.from_arrays(offsets, pa.array(neighbours.similarities.numpy().ravel())),
         pa.array([recall] * count, pa.float32()),
     ]
-    return pa.Table.from_arrays(columns, schema=NEAR)
+    return pa.Table.from_arrays(columns, schema=NEIGHBOURS)
+
+
+def runs_of_neighbours(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
+    """Undo ``neighbour_rows``: yield the group, side, first number and neighbours of each run of rows.
+
+    The rows of a run are consecutive texts of the same group and side.
+    """
+    sides = table["side"].combine_chunks().dictionary_encode()
+    keys = np.stack([table["cell"].to_numpy(), sides.indices.to_numpy()])
+    borders = [0, *(np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1).tolist(), table.num_rows]
+    for start, stop in pairwise(borders):
+        run = table.slice(start, stop - start)
+        columns = (run[name].combine_chunks().flatten().to_numpy() for name in ("ids", "similarities"))
+        neighbours = Neighbours(*(torch.tensor(column).view(stop - start, -1) for column in columns))
+        yield run["cell"][0].as_py(), run["side"][0].as_py(), run["number"][0].as_py(), neighbours

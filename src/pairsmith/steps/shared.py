@@ -13,19 +13,24 @@ from pairsmith.runs import Run, hash_source, refuse_source
 S = TypeVar("S", bound=Settings)
 
 
-def hashes(name: str, sources: Sequence[str]) -> dict[str, str]:
+Sources = str | Sequence[str] | None
+"""The value of a setting that names one source, several, or perhaps none."""
+
+
+def hashes(name: str, sources: Sources) -> dict[str, str]:
     """The hash of each source, under the keys ``name 1``, ``name 2``, …"""
-    return {f"{name} {number}": hash_source(source) for number, source in enumerate(sources, start=1)}
+    return {f"{name} {number}": hash_source(source) for number, source in enumerate(_each(sources), start=1)}
 
 
-def refuse_sources(run: Run, **sources: str | Sequence[str]) -> None:
-    """Refuse to overwrite a source that the step reads.
-
-    ``sources`` maps the name of an option to its source or sources.
-    """
+def refuse_sources(run: Run, **sources: Sources) -> None:
+    """Refuse to overwrite a source that the step reads; ``sources`` are given by the names of the options."""
     for option, value in sources.items():
-        for source in [value] if isinstance(value, str) else value:
+        for source in _each(value):
             refuse_source(run, **{option: source})
+
+
+def _each(sources: Sources) -> Sequence[str]:
+    return [sources] if isinstance(sources, str) else sources or ()
 
 
 def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str], str | None]) -> S:
@@ -78,22 +83,17 @@ class LoadOptions(TypedDict):
     max_length: int | None
 
 
-class ReadsModel(Protocol):
+class _ReadsModel(Protocol):
     """Settings that say how a model is loaded."""
 
     @property
-    def device(self) -> str:
-        """The device, such as ``auto`` or ``cuda:1``."""
-
+    def device(self) -> str: ...
     @property
-    def dtype(self) -> DtypeName:
-        """The number format of the weights."""
-
+    def dtype(self) -> DtypeName: ...
     @property
-    def max_length(self) -> int | None:
-        """The largest number of tokens of a text; None: the model's own limit."""
+    def max_length(self) -> int | None: ...
 
 
-def load_options(settings: ReadsModel) -> LoadOptions:
+def load_options(settings: _ReadsModel) -> LoadOptions:
     """The keyword arguments for loading the model of ``settings``."""
     return {"device": settings.device, "dtype": settings.dtype, "max_length": settings.max_length}

@@ -74,7 +74,7 @@ class VectorFile:
         size = self.start + self.dtype.itemsize * self.shape[0] * self.shape[1]
         return self.file.is_file() and self.file.stat().st_size == size
 
-    def every(self) -> torch.Tensor:
+    def tensor(self) -> torch.Tensor:
         """All vectors as a tensor of this ``shape`` and ``dtype``, mapped from the file."""
         if not len(self):
             return torch.empty(self.shape, dtype=torch.from_numpy(np.empty(0, self.dtype)).dtype)
@@ -84,8 +84,8 @@ class VectorFile:
         """The vectors with these distinct, ascending numbers; not copied if the numbers are consecutive."""
         first, last = int(numbers[0]), int(numbers[-1])
         if last - first + 1 == len(numbers):
-            return self.every()[first : last + 1]
-        return self.every()[torch.from_numpy(numbers)]
+            return self.tensor()[first : last + 1]
+        return self.tensor()[torch.from_numpy(numbers)]
 
 
 def new_file() -> Path:

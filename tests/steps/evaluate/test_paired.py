@@ -7,11 +7,9 @@ from typer.testing import CliRunner
 
 from pairsmith.cli.app import make_app
 from pairsmith.core.errors import PairsmithError
-from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run
-from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_retrieval import retrieval_differences
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
@@ -109,9 +107,7 @@ def test_each_difference_is_over_the_same_queries(measured, tmp_path, capsys):
 def test_verdicts_by_hand(each, verdict, limits):
     there = {name: [40.0 + 3 * n for n in range(len(each))] for name in MEASURES}
     figures = {name: [a + b for a, b in zip(values, each, strict=True)] for name, values in there.items()}
-    comparison = retrieval_differences(
-        EarlierEvaluation(place("before"), "m", there), figures, bootstrap=200, seed=0
-    )["map"]
+    comparison = retrieval_differences(figures, there, bootstrap=200, seed=0)["map"]
     assert comparison["verdict"] == verdict
     assert comparison["difference"] == sum(each) / len(each)
     assert limits is None or comparison["difference_ci"] == limits

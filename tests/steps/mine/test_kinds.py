@@ -513,10 +513,10 @@ def test_vectors_in_float16_are_half_as_large_and_are_what_is_compared(world, in
         folders = [DatasetFolder.open(tmp / dtype / name) for name in ("inputs", "outputs")]
         sides.append([Encoded.of(folder, tmp / f"{dtype}-{folder.path.name}") for folder in folders])
     for long, short in zip(*sides, strict=True):
-        assert short.vectors.every().equal(long.vectors.every().half())
+        assert short.vectors.tensor().equal(long.vectors.tensor().half())
         sizes = [side.vectors.file.stat().st_size - side.vectors.start for side in (long, short)]
         assert sizes[0] == 2 * sizes[1]
-    products = (sides[1][0].vectors.every().double() @ sides[1][1].vectors.every().double().T).float()
+    products = (sides[1][0].vectors.tensor().double() @ sides[1][1].vectors.tensor().double().T).float()
     scores = torch.tensor(mined.table()["score"].to_pylist())
     assert len(scores)
     assert (scores[:, None, None] == products).any(dim=2).any(dim=1).all()

@@ -15,8 +15,8 @@ from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.mapped import record_shards
-from pairsmith.steps import search_parts
 from pairsmith.steps.corpora import corpus as corpora
+from pairsmith.steps.corpora import search
 from pairsmith.steps.corpora.corpus import Unit, encoded_rows
 from pairsmith.steps.mine import route
 from pairsmith.steps.mine.route import mine
@@ -239,7 +239,7 @@ def test_a_fault_of_the_outputs_is_told_before_the_inputs_are_encoded(world, giv
 )
 def test_a_search_of_too_many_parts_says_what_makes_fewer(world, given, remedy, monkeypatch):
     tmp, settings = world
-    monkeypatch.setattr(search_parts, "MOST_SHARDS", 1)
+    monkeypatch.setattr(search, "MOST_SHARDS", 1)
     with pytest.raises(SettingsError, match=rf"the search has \d+ parts, more than 1; .*{remedy}"):
         mine(settings(search_rows=1, **given), Run(tmp / "out", Silent()))
 

@@ -518,9 +518,7 @@ def test_settings_without_effect_or_sense_are_refused(world, given, message):
 
 def test_what_cannot_be_done_is_told_before_anything_is_encoded(world, monkeypatch):
     tmp, settings, *_ = world
-    monkeypatch.setattr(
-        "pairsmith.steps.negatives.encoding.encode_queries", lambda *_: pytest.fail("encoded")
-    )
+    monkeypatch.setattr("pairsmith.steps.negatives.encoding.encode_corpus", lambda *_: pytest.fail("encoded"))
     with pytest.raises(SettingsError, match="IVF4096,Falt"):
         dataset(tmp, settings(index="IVF4096,Falt"))
 

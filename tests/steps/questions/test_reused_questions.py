@@ -201,7 +201,7 @@ def test_a_passage_that_was_cut_otherwise_is_asked_about():
     for text, left in (("Ann was.", 0), ("Ann was. Bob, too.", 1)):
         cut = [[Passage("p", text)]]
         (given,) = EarlierQuestions("old", Rows()).filled(lambda _, cut=cut: (cut, []), shard).records
-        assert (given.kept, given.left) == (1 - left, left)
+        assert (len(given.earlier), given.left) == (1 - left, left)
 
 
 def test_what_cannot_be_used_again_is_refused_in_a_line(asking, tmp_path):

@@ -30,6 +30,7 @@ from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, f
 from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.classify.settings import ClassifySettings
+from pairsmith.steps.evaluate.classification_settings import label_descriptions
 from pairsmith.steps.planning import counted, first_items, load_text_encoder, sharded, timed
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
 
@@ -48,8 +49,8 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     """
     settings = resolve_dtype(settings, run)
     refuse_sources(run, data=settings.data, model=settings.model)
-    check_choice(settings.model, settings.names())
-    read = partial(_texts, settings)
+    check_choice(settings.model, label_descriptions(settings.name))
+    read = partial(read_text_rows, settings.data, settings.text_column)
     count, has_ids, other_columns = 0, True, dict[str, None]()
     for row in read():
         count += 1
@@ -90,16 +91,14 @@ def _numbered(read: Callable[[], Iterator[TextRow]]) -> Iterator[TextRow]:
     return (replace(row, id=str(number)) for number, row in enumerate(read(), start=1))
 
 
-def _texts(settings: ClassifySettings) -> Iterator[TextRow]:
-    return read_text_rows(settings.data, settings.text_column)
-
-
 def _load_worker(
     settings: ClassifySettings, revision: str, names: Mapping[str, str], worker: int
 ) -> Work[RecordShard[TextRow], RowsAndRejects]:
     """Load the classifier, and return the function that labels a shard of texts."""
     check_revision(settings.model, revision, worker)
-    classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
+    classifier = choose_classifier(
+        settings.model, label_descriptions(settings.name), **load_options(settings)
+    )
     schema = kept_schema(CLASSIFIED_TEXT, names)
 
     def work(shard: RecordShard[TextRow], advance: Advance) -> RowsAndRejects:

@@ -10,7 +10,6 @@ from pairsmith.steps.evaluate.classification_settings import (
     Classifier,
     LabelNames,
     check_names,
-    label_descriptions,
 )
 
 
@@ -44,7 +43,3 @@ class ClassifySettings(WorkerSettings):
     def _are_assigned(self) -> Self:
         check_names(self.name)
         return self
-
-    def names(self) -> dict[str, list[str]]:
-        """The descriptions of each label; empty for a trained classifier."""
-        return label_descriptions(self.name)

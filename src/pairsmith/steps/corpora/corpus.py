@@ -80,9 +80,9 @@ class Unit:
     answer_start: int | None = None
 
 
-Pieces = tuple[Sequence[Unit], Sequence[Reject]]
-"""The units of a record, and a reject if it has none."""
-Cut = Callable[[Sequence[Document]], Iterable[Pieces]]
+UnitsOfRecord = list[Unit] | Reject
+"""The units of a record, or a reject if it has none."""
+Cut = Callable[[Sequence[Document]], Iterable[UnitsOfRecord]]
 """A function that cuts each of some records into units."""
 
 
@@ -97,25 +97,32 @@ def cutter(side: str, options: UnitOptions) -> Cut:
     elif options.kind == "summaries":
         cut = partial(map, partial(_long_enough, options.min_sentences) if side == "inputs" else _sentences)
 
-    def in_groups(records: Sequence[Document]) -> Iterator[Pieces]:
+    def in_groups(records: Sequence[Document]) -> Iterator[UnitsOfRecord]:
         grouped = [bool(record.group) or not options.group_column for record in records]
-        pieces = iter(cut(list(compress(records, grouped))))
+        of_grouped = iter(cut(list(compress(records, grouped))))
         reason = f"nothing in column {options.group_column}"
         for record, has_group in zip(records, grouped, strict=True):
-            yield next(pieces) if has_group else ([], [_reject(record, "no group", reason)])
+            yield next(of_grouped) if has_group else _reject(record, "no group", reason)
 
     return in_groups
 
 
-def _whole(record: Document) -> Pieces:
-    return [Unit(record.text, record.where, record.group)], []
+def units_of(cut: Cut, records: Sequence[Document]) -> tuple[list[Unit], list[Reject]]:
+    """The units of some records, and the rejects for records without any."""
+    pieces = list(cut(records))
+    units = [unit for piece in pieces if not isinstance(piece, Reject) for unit in piece]
+    return units, [piece for piece in pieces if isinstance(piece, Reject)]
+
+
+def _whole(record: Document) -> list[Unit]:
+    return [Unit(record.text, record.where, record.group)]
 
 
 def _answers(options: UnitOptions) -> Cut:
     """The function that cuts records into windows, and these into units: one per candidate answer (M7)."""
     find = entities_of_texts(options.answers)
 
-    def cut(records: Sequence[Document]) -> Iterator[Pieces]:
+    def cut(records: Sequence[Document]) -> Iterator[UnitsOfRecord]:
         of_records = answers_in_passages([record.text for record in records], find, options.window)
         for record, answers in zip(records, of_records, strict=True):
             units = [
@@ -123,21 +130,21 @@ def _answers(options: UnitOptions) -> Cut:
                 for unit in answers
             ]
             reason = "the passage holds no name, number or date"
-            yield units, [] if units else [_reject(record, NO_ANSWER, reason)]
+            yield units or _reject(record, NO_ANSWER, reason)
 
     return cut
 
 
-def _long_enough(least: int, record: Document) -> Pieces:
+def _long_enough(least: int, record: Document) -> UnitsOfRecord:
     """The document as one unit, if it has at least ``least`` sentences (M8); else a reject."""
     count = len(sentences_of(record.text))
     if count >= least:
         return _whole(record)
-    return [], [_reject(record, TOO_SHORT, f"{count} sentences, fewer than {least}")]
+    return _reject(record, TOO_SHORT, f"{count} sentences, fewer than {least}")
 
 
-def _sentences(record: Document) -> Pieces:
-    return [Unit(sentence, record.where, record.group) for sentence in sentences_of(record.text)], []
+def _sentences(record: Document) -> list[Unit]:
+    return [Unit(sentence, record.where, record.group) for sentence in sentences_of(record.text)]
 
 
 def _reject(record: Document, filter_: str, reason: str) -> Reject:
@@ -244,7 +251,7 @@ def encode_corpus(
     if kept:
         records = record_shards(corpus.records, options.shard_size, shards)
         cut = cutter(corpus.name, options.units)
-        texts = ([unit.text for unit in _units(cut, shard)[0]] for shard in records)
+        texts = ([unit.text for unit in units_of(cut, shard.records)[0]] for shard in records)
         model = "" if kept.has_all(texts, run.progress.say) else model  # then the encoder is not loaded
     commit_records(
         writer,
@@ -298,7 +305,7 @@ def _load_encoder(
         )
 
     def encode_shard(shard: RecordShard[Document], advance: Advance) -> RowsAndRejects:
-        units, rejects = _units(cut, shard)
+        units, rejects = units_of(cut, shard.records)
         scaler = ProgressScaler(len(shard.records), len(units), advance)
         texts = [unit.text for unit in units]
         vectors = kept.vectors(texts, encode, scaler) if kept else encode(texts, advance=scaler)
@@ -307,13 +314,6 @@ def _load_encoder(
         return encoded_rows(units, vectors, options, style_probability, rejects)
 
     return encode_shard
-
-
-def _units(cut: Cut, shard: RecordShard[Document]) -> tuple[list[Unit], list[Reject]]:
-    """The units of the records of a shard, and the rejects for records without any."""
-    pieces = list(cut(shard.records))
-    units = [unit for of_record, _ in pieces for unit in of_record]
-    return units, [reject for _, rejects in pieces for reject in rejects]
 
 
 def _kept_vectors(side: str, options: EncodingOptions, revision: str) -> KeptVectors | None:

@@ -1,7 +1,7 @@
 """Judges, which score pairs of texts: a cross-encoder (M6), an encoder or a language model."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,15 +41,8 @@ CUT: dict[str, JSON] = {"room": "in eighths"}
 """How a likelihood judge truncates texts; it is recorded with saved scores, as it changes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeExamples:
-    """The training data of the judge likeness: seeds (positives) and mined pairs (negatives).
-
-    Both tables have the two columns ``text_names``.
-    """
-
-    seeds: pa.Table
-    mined: pa.Table
+JudgeExamples = tuple[pa.Table, pa.Table]
+"""The training data of the judge likeness: seeds (positives) and mined pairs (negatives)."""
 
 
 def likelihood_record(cue: str | None) -> dict[str, JSON]:
@@ -117,27 +110,21 @@ def refuse_unreadable(pairs: TrainingRows, columns: Sequence[str], judge: str) -
 
 
 def load_judge(
-    options: JudgeOptions,
-    model: str | None = None,
-    *,
-    untrained: bool = False,
-    examples: JudgeExamples | None = None,
+    options: JudgeOptions, *, untrained: bool = False, examples: JudgeExamples | None = None
 ) -> Judge:
     """Load the judge.
 
     Args:
         options: the kind of judge, its model, and how it computes.
-        model: the model to load instead of the options' own, for a plan.
         untrained: whether a cross-encoder without a trained head gets a new one, for a plan.
         examples: the training data of the judge likeness. Without them, as in a plan, this judge returns
             cosines, which take as long.
     """
-    model = model or options.model
     if options.judge in ("encoder", "likeness"):
-        return _by_vectors(model, options, examples)
+        return _by_vectors(options, examples)
     if options.judge == "likelihood":
-        return _by_likelihood(model, options)
-    cross = load_cross_encoder(model, fresh_head=untrained, **load_options(options))
+        return _by_likelihood(options)
+    cross = load_cross_encoder(options.model, fresh_head=untrained, **load_options(options))
 
     def scores(pairs: pa.Table, advance: Advance) -> Float32s:
         first, second = _texts(pairs)
@@ -153,23 +140,25 @@ def timed_judge(options: JudgeOptions, before: Before, pairs: pa.Table) -> tuple
     trained is replaced by the bundled one, as its base may be an encoder.
     """
     untrained = options.model in before
-    model = TINY if untrained and options.judge == "likelihood" else options.model
+    if untrained and options.judge == "likelihood":
+        options = replace(options, model=TINY)
 
     def load() -> Callable[[Sequence[int]], object]:
-        judge = load_judge(options, model, untrained=untrained)
+        judge = load_judge(options, untrained=untrained)
         return lambda numbers: judge(pairs.take(numbers), lambda _: None)
 
     loading, per_pair, _ = timed(load, list(range(pairs.num_rows)))
     return loading, per_pair
 
 
-def _by_vectors(model: str, options: JudgeOptions, examples: JudgeExamples | None) -> Judge:
+def _by_vectors(options: JudgeOptions, examples: JudgeExamples | None) -> Judge:
     """The judge by vectors: the cosine of the two texts or, with ``examples``, the likeness to the seeds."""
-    encoder = _encoder(model, options)
+    from pairsmith.models.sentence_encoder import load_sentence_encoder  # a slow import, only needed here
+
+    encoder = load_sentence_encoder(options.model, **load_options(options))
     classifier = None
     if examples:
-        seeds, mined = (_vectors(encoder, pairs, options) for pairs in (examples.seeds, examples.mined))
-        classifier = SeedClassifier.learn(seeds, mined)
+        classifier = SeedClassifier.learn(*(_vectors(encoder, pairs, options) for pairs in examples))
 
     def scores(pairs: pa.Table, advance: Advance) -> Float32s:
         first, second = _vectors(encoder, pairs, options)
@@ -179,12 +168,6 @@ def _by_vectors(model: str, options: JudgeOptions, examples: JudgeExamples | Non
         return cosine_similarity_rows(first, second).astype(np.float32)
 
     return scores
-
-
-def _encoder(model: str, options: JudgeOptions) -> "SentenceTransformer":
-    from pairsmith.models.sentence_encoder import load_sentence_encoder  # a slow import, only needed here
-
-    return load_sentence_encoder(model, **load_options(options))
 
 
 def _vectors(
@@ -233,10 +216,10 @@ def judge_examples(pairs: pa.Table, task: str, source: str, progress: Progress) 
     places = np.unique(np.linspace(0, pairs.num_rows - 1, LEARNED_FROM).astype(np.int64))
     mined = rows_at(pairs.select(list(text_names(pairs))), places)
     progress.say(f"a classifier is trained to tell {len(seeds):,} seeds from {mined.num_rows:,} of the pairs")
-    return JudgeExamples(pa.table(dict(zip(text_names(pairs), texts, strict=True))), mined)
+    return pa.table(dict(zip(text_names(pairs), texts, strict=True))), mined
 
 
-def _by_likelihood(model: str, options: JudgeOptions) -> Judge:
+def _by_likelihood(options: JudgeOptions) -> Judge:
     """The judge by likelihoods of a language model.
 
     For pairs with the columns context and answers, the score is that of ``question_likelihoods``: how well
@@ -249,7 +232,7 @@ def _by_likelihood(model: str, options: JudgeOptions) -> Judge:
         question_likelihoods,
     )
 
-    judge = load_likelihood_judge(model, **load_options(options))
+    judge = load_likelihood_judge(options.model, **load_options(options))
 
     def scores(pairs: pa.Table, advance: Advance) -> Float32s:
         first, second = _texts(pairs)

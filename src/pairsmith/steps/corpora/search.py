@@ -10,6 +10,7 @@ from functools import partial
 import pyarrow as pa
 import torch
 
+from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
@@ -18,10 +19,15 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
+from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours, one_way_search, two_way_search
 from pairsmith.steps.corpora.indexes import Indexes, SideVectors, train_indexes
-from pairsmith.steps.corpora.options import SearchOptions
-from pairsmith.steps.search_parts import NEAR, OTHER, Part, check_part_count, neighbour_rows, report_recall
+from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.search_parts import NEIGHBOURS, OTHER, Part, neighbour_rows
+
+SearchSettings = MineSettings | NegativesSettings
+"""Settings of a step that searches nearest neighbours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +36,14 @@ class SearchPlan:
 
     Attributes:
         parts: the parts of the search in all groups.
-        neighbours: the number of neighbours to search for each text, by its side, ``x`` or ``y``.
+        most: the number of neighbours to search for each text, by the side that queries are from.
         decides: the settings that enter the fingerprint of the search's folder.
         needed: the number of vectors that the training of an index needs; 0 if there is no index, or if the
             index needs no training.
     """
 
     parts: Sequence[Part]
-    neighbours: Mapping[str, int]
+    most: Mapping[str, int]
     decides: Mapping[str, JSON]
     needed: int = 0
 
@@ -50,16 +56,23 @@ class SearchPlan:
         return [key for key, count in others.items() if 0 < self.needed <= count]
 
 
+def deciding(settings: SearchSettings) -> dict[str, JSON]:
+    """The settings that decide the parts and the neighbours."""
+    names = ("index", "index_rows", "recall") if settings.index else ("search_rows",)
+    return {name: getattr(settings, name) for name in names}
+
+
 def run_search(
     plan: SearchPlan,
     load: Callable[[], SideVectors],
-    options: SearchOptions,
+    settings: SearchSettings,
     inputs: Mapping[str, str],
     run: Run,
     *,
     indexed: Mapping[str, str],
     unit: str,
-    card: Card,
+    title: str,
+    description: str,
 ) -> DatasetFolder:
     """Search the neighbours, and save them in the subfolder ``search``.
 
@@ -69,30 +82,32 @@ def run_search(
     Args:
         plan: the parts of the search; if there are too many, a ``SettingsError`` is raised.
         load: opens the vectors on the machine of a worker.
-        options: how the neighbours are searched, and on which executor.
+        settings: the settings of the step.
         inputs: the fingerprints of all encoded texts, by name.
         run: the run of the step.
         indexed: the fingerprints of the encoded texts that the indexes hold, by name.
         unit: the plural of what the progress counts.
-        card: the card of the search's folder.
+        title: the title of the folder's card, before the name of the encoder.
+        description: the description in this card.
 
     Returns:
-        the folder, with the columns of ``NEAR``.
+        the folder, with the columns of ``NEIGHBOURS``.
     """
-    check_part_count(plan.parts, options.index)
+    if len(plan.parts) > MOST_SHARDS:
+        remedy = "leave out --index" if settings.index else "give a larger --search-rows"
+        raise SettingsError(f"the search has {len(plan.parts):,} parts, more than {MOST_SHARDS:,}; {remedy}")
     writer = start_part(
-        run.part("search"), Identity.of("search", plan.decides, inputs), NEAR, planned=len(plan.parts)
+        run.part("search"), Identity.of("search", plan.decides, inputs), NEIGHBOURS, planned=len(plan.parts)
     )
-    where = ExecutorChoice(options.executor, options.workers, options.ray_address)
     if not writer.finished:
-        trained = None
-        if options.index and (searched := plan.trained()):
-            trained = train_indexes(options.index, load, searched, where, indexed, run.part("indexes"))
+        where, trained = ExecutorChoice.of(settings), None
+        if settings.index and (searched := plan.trained()):
+            trained = train_indexes(settings.index, load, searched, where, indexed, run.part("indexes"))
         remaining = [part for part in plan.parts if not writer.is_done(part.number)]
         total = sum(part.size for part in plan.parts)
         commit_each(
             writer,
-            partial(_load_search, load, trained, plan.neighbours, options),
+            partial(_load_search, load, trained, plan.most, settings),
             remaining,
             where,
             run,
@@ -101,36 +116,37 @@ def run_search(
             done=total - sum(part.size for part in remaining),
             total=total,
         )
-        writer.finish(card)
+        writer.finish(
+            Card(
+                title=f"{title} under {model_display_name(settings.encoder)}",
+                description=description,
+                provenance="The neighbours were computed from the texts' vectors.",
+                tags=("embeddings",),
+                licence="It contains no texts.",
+                sources=sources_of(models=[settings.encoder]),
+            )
+        )
     folder = writer.folder()
-    if options.index:
-        report_recall(folder, options.index, run)
+    if settings.index:
+        recall = min(table["recall"][0].as_py() for table in folder.shards("train", ["recall"]))
+        run.progress.say(
+            f"index {settings.index}: finds at least {recall:.1%} of the nearest texts, as checked by an "
+            "exact search for a sample"
+        )
     return folder
-
-
-def search_card(title: str, description: str, encoder: str) -> Card:
-    """The card of a search's folder; its title is ``title`` with the name of the encoder."""
-    return Card(
-        title=f"{title} under {model_display_name(encoder)}",
-        description=description,
-        provenance="The neighbours were computed from the texts' vectors.",
-        tags=("embeddings",),
-        licence="It contains no texts.",
-        sources=sources_of(models=[encoder]),
-    )
 
 
 def _load_search(
     load: Callable[[], SideVectors],
     trained: DatasetFolder | None,
     most: Mapping[str, int],
-    options: SearchOptions,
+    settings: SearchSettings,
     worker: int,  # noqa: ARG001 - all workers are alike
 ) -> Work[Part, RowsAndRejects]:
-    """Open the vectors; returns the function that searches a part and makes its rows of ``NEAR``."""
+    """Open the vectors; returns the function that searches a part and makes its rows of ``NEIGHBOURS``."""
     vectors = load()
-    device, memory = torch.device(pick_device(options.device)), int(options.memory * 2**30)
-    indexes = Indexes(options.index, trained) if options.index else None
+    device, memory = torch.device(pick_device(settings.device)), int(settings.memory * 2**30)
+    indexes = Indexes(settings.index, trained) if settings.index else None
 
     def search(part: Part, advance: Advance) -> RowsAndRejects:
         tables: list[pa.Table] = []
@@ -140,26 +156,26 @@ def _load_search(
             all_others = vectors(block.group, OTHER[side])
             others = all_others[slice(*block.others)]
             if indexes:
-                near, recall = indexes.search(
-                    queries, all_others, block, most[side], recall=options.recall, advance=advance
+                neighbours, recall = indexes.search(
+                    queries, all_others, block, most[side], recall=settings.recall, advance=advance
                 )
-                tables.append(neighbour_rows(block.group, side, first, near, recall))
+                tables.append(neighbour_rows(block.group, side, first, neighbours, recall))
             elif block.side == "both":
-                near, of_others = two_way_search(
+                neighbours, of_others = two_way_search(
                     queries, others, max(most.values()), memory=memory, device=device, advance=advance
                 )
                 of_others.ids.add_(first)
-                tables.append(neighbour_rows(block.group, "x", first, _first_columns(near, most["x"])))
-                tables.append(neighbour_rows(block.group, "y", 0, _first_columns(of_others, most["y"])))
+                tables.append(neighbour_rows(block.group, "x", first, _nearest_of(neighbours, most["x"])))
+                tables.append(neighbour_rows(block.group, "y", 0, _nearest_of(of_others, most["y"])))
             else:
-                near = one_way_search(
+                neighbours = one_way_search(
                     queries, others, most[side], memory=memory, device=device, advance=advance
                 )
-                tables.append(neighbour_rows(block.group, side, first, near))
+                tables.append(neighbour_rows(block.group, side, first, neighbours))
         return pa.concat_tables(tables), to_table([], REJECT)
 
     return search
 
 
-def _first_columns(near: Neighbours, most: int) -> Neighbours:
-    return Neighbours(near.ids[:, :most].contiguous(), near.similarities[:, :most].contiguous())
+def _nearest_of(neighbours: Neighbours, most: int) -> Neighbours:
+    return Neighbours(*(part[:, :most].contiguous() for part in (neighbours.ids, neighbours.similarities)))

@@ -11,7 +11,10 @@ from pairsmith.methods.dino.evaluation import classification_figures
 from pairsmith.models.classifier import choose_classifier
 from pairsmith.models.trained_on import fingerprint_of
 from pairsmith.runs.estimate import Before, Estimate
-from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
+from pairsmith.steps.evaluate.classification_settings import (
+    EvaluateClassificationSettings,
+    label_descriptions,
+)
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.results import Evaluated, with_interval, written_by_program
 from pairsmith.steps.planning import counted, load_text_encoder
@@ -29,7 +32,9 @@ def _read(settings: EvaluateClassificationSettings) -> LabelledTexts:
 
 def _compute(settings: EvaluateClassificationSettings, rows: LabelledTexts, progress: Progress) -> Evaluated:
     gold = renamed(rows.labels, settings.mapping(), settings.data)
-    classifier = choose_classifier(settings.model, settings.names(), **load_options(settings))
+    classifier = choose_classifier(
+        settings.model, label_descriptions(settings.name), **load_options(settings)
+    )
     if unknown := sorted(set(gold) - set(classifier.labels)):
         raise InputError(_unknown_labels(settings, unknown, classifier.labels))
     by_program = written_by_program(settings.data, "generate", "postprocess")

@@ -69,10 +69,6 @@ class EvaluateClassificationSettings(Settings):
             old.strip(): new.strip() for old, _, new in (assignment.partition("=") for assignment in self.map)
         }
 
-    def names(self) -> dict[str, list[str]]:
-        """The descriptions of each label; empty for a trained classifier."""
-        return label_descriptions(self.name)
-
 
 def label_descriptions(assignments: Sequence[str]) -> dict[str, list[str]]:
     """The descriptions of each label, from assignments ``LABEL=TEXT``."""

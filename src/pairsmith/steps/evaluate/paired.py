@@ -1,63 +1,64 @@
 """Comparison of an evaluation with an earlier one on the same data: differences, intervals and verdicts."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Self
 
-from pairsmith.core.errors import DamagedError, FolderError, InputError
+from pairsmith.core.errors import DamagedError, FolderError, InputError, redacted
 from pairsmith.core.paths import Place, place, reaching
 from pairsmith.runs import model_display_name
 from pairsmith.steps.evaluate.results import PREDICTIONS, RESULTS, EvaluationRecord, is_intact, read_about
 
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
-F = TypeVar("F")
 
 
 @dataclass(frozen=True, slots=True)
-class EarlierEvaluation(Generic[F]):
-    """An earlier evaluation to compare with: its folder, the display name of its model, and its figures."""
+class EarlierEvaluation:
+    """A finished evaluation to compare with: its folder, its record, and the content of ``results.json``."""
 
     folder: Place
-    model: str
-    figures: F
+    record: EvaluationRecord
+    results: Mapping[str, Any]
 
+    @classmethod
+    def open(cls, against: str, step: str) -> Self:
+        """Open the folder ``against``, which ``step`` has to have written.
 
-def earlier_folder(
-    against: str, step: str, refuse_other: Callable[[str, EvaluationRecord, Mapping[str, Any]], None]
-) -> tuple[Place, str]:
-    """The folder that ``--against`` names, and the display name of the model that was evaluated there.
+        Raises:
+            FolderError: another step wrote the folder, or the evaluation is unfinished.
+            DamagedError: the predictions have changed since they were written.
+        """
+        folder = place(against)
+        remedy = f"give a folder that {step} wrote"
+        try:
+            with reaching(folder, InputError):
+                record = read_about(folder)
+        except FolderError as error:
+            raise FolderError(f"--against: {error}; {remedy}") from error
+        earlier = cls(folder, record, json.loads((folder / RESULTS).read_bytes()))
+        if record.step != step:
+            raise FolderError(f"{earlier.option}: has results of {record.step}; {remedy}")
+        if not record.complete:
+            raise FolderError(
+                f"{earlier.option}: this evaluation is not finished; run its command again to finish it"
+            )
+        if not is_intact(folder, record):
+            raise DamagedError(
+                f"{earlier.option}: {PREDICTIONS} has changed since it was written; evaluate its model "
+                "again, with --fresh"
+            )
+        return earlier
 
-    Args:
-        against: the value of ``--against``.
-        step: the step that has to have written the folder.
-        refuse_other: raises an error for an evaluation on other data, or with other settings that matter. It
-            is called with the beginning of its message, the record, and the content of ``results.json``.
+    @property
+    def option(self) -> str:
+        """The option that names the folder, for messages."""
+        return f"--against {self.folder}"
 
-    Raises:
-        FolderError: another step wrote the folder, or the evaluation is unfinished.
-        DamagedError: the predictions have changed since they were written.
-    """
-    folder = place(against)
-    remedy = f"give a folder that {step} wrote"
-    try:
-        with reaching(folder, InputError):
-            about = read_about(folder)
-    except FolderError as error:
-        raise FolderError(f"--against: {error}; {remedy}") from error
-    results = json.loads((folder / RESULTS).read_bytes())
-    option = f"--against {folder}"
-    if about.step != step:
-        raise FolderError(f"{option}: has results of {about.step}; {remedy}")
-    refuse_other(option, about, results)
-    if not about.complete:
-        raise FolderError(f"{option}: this evaluation is not finished; run its command again to finish it")
-    if not is_intact(folder, about):
-        raise DamagedError(
-            f"{option}: {PREDICTIONS} has changed since it was written; evaluate its model again, with "
-            "--fresh"
-        )
-    return folder, model_display_name(str(results["about"].get("model", "")))
+    def to_json(self) -> dict[str, Any]:
+        """The folder, and the display name of the model that was evaluated, for ``results.json``."""
+        model = model_display_name(str(self.results["about"].get("model", "")))
+        return {"folder": redacted(str(self.folder)), "model": model}
 
 
 def predictions_in(folder: Place) -> list[dict[str, Any]]:
@@ -80,13 +81,13 @@ def with_verdict(difference: float, limits: tuple[float, float]) -> dict[str, An
     }
 
 
-def paired_table(folder: str, model: str, rows: str, figures: Mapping[str, Mapping[str, Any]]) -> str:
+def paired_table(against: Mapping[str, Any], rows: str, figures: Mapping[str, Mapping[str, Any]]) -> str:
     """Differences, as ``with_verdict`` returns them, as a text table with a line for each.
 
-    ``rows`` names the items that both evaluations share, such as ``queries``.
+    ``against`` is the comparison in ``results.json``; ``rows`` names the items that both evaluations share.
     """
     width = max(13, *map(len, figures)) + 1
-    lines = [f"compared with {folder} ({model}), over the same {rows}"]
+    lines = [f"compared with {against['folder']} ({against['model']}), over the same {rows}"]
     lines.append(f"{'difference':<{width}}{'×100':>6}  (95 %)")
     for name, figure in figures.items():
         low, high = figure["difference_ci"]

@@ -3,19 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pairsmith.core.errors import FolderError, redacted
+from pairsmith.core.errors import FolderError
 from pairsmith.core.paths import Place
 from pairsmith.data.beir import RetrievalSet
 from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.steps.evaluate.paired import (
     EarlierEvaluation,
-    earlier_folder,
-    paired_table,
     predictions_in,
     with_verdict,
 )
-from pairsmith.steps.evaluate.results import EvaluationRecord
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
 EachQuery = Mapping[str, Sequence[float]]
@@ -24,7 +21,7 @@ EachQuery = Mapping[str, Sequence[float]]
 
 def earlier_retrieval(
     settings: EvaluateRetrievalSettings, data: RetrievalSet, digest: str
-) -> EarlierEvaluation[EachQuery] | None:
+) -> EarlierEvaluation | None:
     """The evaluation that ``against`` names, if any; ``digest`` is the hash of ``data``.
 
     Raises:
@@ -32,25 +29,22 @@ def earlier_retrieval(
     """
     if settings.against is None:
         return None
-
-    def refuse_other(option: str, about: EvaluationRecord, results: Mapping[str, Any]) -> None:
-        if about.inputs.get("data") != digest:
-            counts = [f"{results[name]:,} {name}" for name in ("queries", "documents") if name in results]
+    earlier = EarlierEvaluation.open(settings.against, "evaluate retrieval")
+    if earlier.record.inputs.get("data") != digest:
+        raise FolderError(
+            f"{earlier.option}: measured on other queries, documents or relevance (there "
+            f"{earlier.results['queries']:,} queries, {earlier.results['documents']:,} documents; "
+            f"here {len(data.queries):,} queries, {len(data.documents):,} documents); give a result on "
+            "the same data, or first evaluate its model on these data"
+        )
+    for name in ("depth", "exclude_own"):
+        there, here = earlier.record.settings.get(name), getattr(settings, name)
+        if there != here:
             raise FolderError(
-                f"{option}: measured on other queries, documents or relevance (there {', '.join(counts)}; "
-                f"here {len(data.queries):,} queries, {len(data.documents):,} documents); give a result on "
-                "the same data, or first evaluate its model on these data"
+                f"{earlier.option}: measured with {name} {there}, here it is {here}; the figures depend on "
+                "it, so give the same value to both evaluations"
             )
-        for name in ("depth", "exclude_own"):
-            earlier, own = about.settings.get(name), getattr(settings, name)
-            if earlier != own:
-                raise FolderError(
-                    f"{option}: measured with {name} {earlier}, here it is {own}; the figures depend on it, "
-                    "so give the same value to both evaluations"
-                )
-
-    folder, model = earlier_folder(settings.against, "evaluate retrieval", refuse_other)
-    return EarlierEvaluation(folder, model, figures_in(folder, list(data.queries)))
+    return earlier
 
 
 def figures_in(folder: Place, queries: Sequence[str]) -> EachQuery:
@@ -60,28 +54,22 @@ def figures_in(folder: Place, queries: Sequence[str]) -> EachQuery:
 
 
 def retrieval_differences(
-    earlier: EarlierEvaluation[EachQuery], figures: EachQuery, *, bootstrap: int, seed: int
+    figures: EachQuery, earlier: EachQuery, *, bootstrap: int, seed: int
 ) -> dict[str, Any]:
-    """The figures minus those of the earlier evaluation, for ``results.json``.
+    """The figures minus those of an earlier evaluation, for ``results.json``.
 
     For each measure: the mean ``difference`` over the queries, ×100; its 95 % interval (``difference_ci``);
     and a ``verdict``, see ``with_verdict``. Each of the ``bootstrap`` resamples draws queries with
     replacement, and both evaluations are averaged over the same resample.
     """
     differences = {
-        name: [figure - before for figure, before in zip(figures[name], earlier.figures[name], strict=True)]
+        name: [figure - before for figure, before in zip(figures[name], earlier[name], strict=True)]
         for name in MEASURES
     }
     limits = mean_intervals(differences, bootstrap=bootstrap, seed=seed)
-    comparison: dict[str, Any] = {"folder": redacted(str(earlier.folder)), "model": earlier.model}
+    comparison: dict[str, Any] = {}
     for name, per_query in differences.items():
         bounds = limits[f"{name}_ci"]
         assert bounds is not None, "the settings guarantee one resample or more"
         comparison[name] = with_verdict(sum(per_query) / len(per_query), (bounds[0], bounds[1]))
     return comparison
-
-
-def retrieval_comparison(against: Mapping[str, Any]) -> str:
-    """The result of ``retrieval_differences`` as a text table with a line for each measure."""
-    figures = {name: against[name] for name in MEASURES}
-    return paired_table(against["folder"], against["model"], "queries", figures)

@@ -5,18 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.core.errors import FolderError, redacted
+from pairsmith.core.errors import FolderError
 from pairsmith.core.paths import Place
 from pairsmith.data.sts import StsSuite
-from pairsmith.methods.dino.evaluation import CosinesOfSuites, Figure, SuiteDifferences, score_differences
+from pairsmith.methods.dino.evaluation import CosinesOfSuites, score_differences
 from pairsmith.steps.evaluate.paired import (
     EarlierEvaluation,
-    earlier_folder,
     paired_table,
     predictions_in,
     with_verdict,
 )
-from pairsmith.steps.evaluate.results import EvaluationRecord
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 
 WHOLE_RANGE = (-200.0, 200.0)
@@ -25,7 +23,7 @@ WHOLE_RANGE = (-200.0, 200.0)
 
 def earlier_sts(
     settings: EvaluateStsSettings, suites: Sequence[StsSuite], digest: str
-) -> EarlierEvaluation[CosinesOfSuites] | None:
+) -> EarlierEvaluation | None:
     """The evaluation that ``against`` names, if any; ``digest`` is the hash of the pairs of ``suites``.
 
     Raises:
@@ -33,23 +31,19 @@ def earlier_sts(
     """
     if settings.against is None:
         return None
-
-    def refuse_other(option: str, about: EvaluationRecord, results: Mapping[str, Any]) -> None:
-        if about.inputs.get("data") == digest:
-            return
-        earlier = {
+    earlier = EarlierEvaluation.open(settings.against, "evaluate sts")
+    if earlier.record.inputs.get("data") != digest:
+        there = {
             name: figures["pairs"]
-            for name, figures in results.items()
+            for name, figures in earlier.results.items()
             if isinstance(figures, Mapping) and isinstance(figures.get("pairs"), int)
         }
-        current = {suite.name: len(suite.pairs) for suite in suites}
+        here = {suite.name: len(suite.pairs) for suite in suites}
         raise FolderError(
-            f"{option}: measured on other pairs (there {_counts(earlier)}; here {_counts(current)}); give a "
-            "result on the same file or test sets, or first evaluate its model on these pairs"
+            f"{earlier.option}: measured on other pairs (there {_counts(there)}; here {_counts(here)}); give "
+            "a result on the same file or test sets, or first evaluate its model on these pairs"
         )
-
-    folder, model = earlier_folder(settings.against, "evaluate sts", refuse_other)
-    return EarlierEvaluation(folder, model, cosines_in(folder, suites))
+    return earlier
 
 
 def _counts(pairs: Mapping[str, int]) -> str:
@@ -84,32 +78,26 @@ def cosines_in(folder: Place, suites: Sequence[StsSuite]) -> CosinesOfSuites:
 
 
 def sts_differences(
-    earlier: EarlierEvaluation[CosinesOfSuites],
     suites: Sequence[StsSuite],
     cosines: CosinesOfSuites,
+    earlier: CosinesOfSuites,
     *,
     bootstrap: int,
     seed: int,
 ) -> dict[str, Any]:
-    """The figures minus those of the earlier evaluation, for ``results.json``.
+    """The figures minus those of an earlier evaluation, for ``results.json``, by suite.
 
-    ``suites`` has the differences of each suite, see ``score_differences``: under ``all`` and ``mean``, as in
-    ``SuiteScores``, each with its interval and verdict, see ``with_verdict``.
+    A suite has the differences of ``score_differences`` under ``all`` and ``mean``, as in ``SuiteScores``,
+    each with its interval and verdict, see ``with_verdict``.
     """
-    differences = score_differences(suites, cosines, earlier.figures, bootstrap=bootstrap, seed=seed)
+    differences = score_differences(suites, cosines, earlier, bootstrap=bootstrap, seed=seed)
     return {
-        "folder": redacted(str(earlier.folder)),
-        "model": earlier.model,
-        "suites": {name: _with_verdicts(difference) for name, difference in differences.items()},
-    }
-
-
-def _with_verdicts(differences: SuiteDifferences) -> dict[str, Any]:
-    figures: dict[str, Figure | None] = {"all": differences.all, "mean": differences.mean}
-    return {
-        name: with_verdict(figure.value, figure.interval or WHOLE_RANGE)
-        for name, figure in figures.items()
-        if figure is not None
+        suite: {
+            name: with_verdict(figure.value, figure.interval or WHOLE_RANGE)
+            for name, figure in (("all", of_suite.all), ("mean", of_suite.mean))
+            if figure is not None
+        }
+        for suite, of_suite in differences.items()
     }
 
 
@@ -120,4 +108,4 @@ def sts_comparison(against: Mapping[str, Any]) -> str:
         for suite, by_figure in against["suites"].items()
         for name, difference in by_figure.items()
     }
-    return paired_table(against["folder"], against["model"], "pairs", figures)
+    return paired_table(against, "pairs", figures)

@@ -17,17 +17,15 @@ from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.splits import to_measure_on
 from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.ranking import MEASURES
-from pairsmith.runs import Run, refuse_source, resolve_dtype
+from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.search.bm25 import bm25_revision
 from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, extrapolated
-from pairsmith.steps.evaluate.paired import EarlierEvaluation
+from pairsmith.steps.evaluate.paired import EarlierEvaluation, paired_table
 from pairsmith.steps.evaluate.paired_retrieval import (
-    EachQuery,
     earlier_retrieval,
     figures_in,
-    retrieval_comparison,
     retrieval_differences,
 )
 from pairsmith.steps.evaluate.results import (
@@ -41,6 +39,7 @@ from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalS
 from pairsmith.steps.evaluate.retrievers import Rankings, kept_vectors, ranked_grades, retrieve, searcher
 from pairsmith.steps.kept_vectors import remove_vectors
 from pairsmith.steps.planning import counted, first_passages, has_no_sample
+from pairsmith.steps.shared import refuse_sources
 
 OWN_VECTORS = "vectors-so-far"
 """Folder with the documents' vectors inside the run's folder, until the evaluation is finished."""
@@ -55,7 +54,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
       (``ndcg@10_ci``);
     - the numbers of ``queries`` and ``documents``, and whether a program wrote the queries (``by_program``);
     - ``faults``: the number of queries that could not be used, by reason;
-    - with ``against``, under this name: what ``retrieval_differences`` returns.
+    - with ``against``, under this name: the differences from the earlier results (``retrieval_differences``).
 
     ``predictions.jsonl`` has a line for each query, with its figures ×100 and the first documents that were
     retrieved. The documents' vectors are kept in the folder ``vectors`` of the settings or, without it, in
@@ -72,8 +71,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     if not settings.exclude_own and not settings.corpus:  # with a corpus, queries have no ids of documents
         report_queries_in_corpus(data, run.progress)
     digest = data.digest()
-    if settings.against is not None:
-        refuse_source(run, against=settings.against)
+    refuse_sources(run, against=settings.against)
     earlier = earlier_retrieval(settings, data, digest)
     results = evaluate_once(
         run,
@@ -127,7 +125,7 @@ def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, 
 
 
 def _compared_with(
-    earlier: EarlierEvaluation[EachQuery] | None,
+    earlier: EarlierEvaluation | None,
     settings: EvaluateRetrievalSettings,
     data: RetrievalSet,
     run: Run,
@@ -140,8 +138,9 @@ def _compared_with(
             f"{len(data.queries)} queries are few, which makes the intervals too narrow: take better or "
             "worse as a hint only"
         )
-    own = figures_in(run.out, list(data.queries))
-    return retrieval_differences(earlier, own, bootstrap=settings.bootstrap, seed=settings.seed)
+    own, others = (figures_in(folder, list(data.queries)) for folder in (run.out, earlier.folder))
+    differences = retrieval_differences(own, others, bootstrap=settings.bootstrap, seed=settings.seed)
+    return earlier.to_json() | differences
 
 
 def figures_of_queries(data: RetrievalSet, rankings: Rankings) -> dict[str, list[float]]:
@@ -171,7 +170,9 @@ def retrieval_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a text table with a line for each measure."""
     head = f"{results['queries']:,} queries, {results['documents']:,} documents"
     lines = [f"{name:<14}{with_interval(results, name)}" for name in MEASURES]
-    comparison = [retrieval_comparison(results["against"])] if "against" in results else []
+    comparison = []
+    if against := results.get("against"):
+        comparison = [paired_table(against, "queries", {name: against[name] for name in MEASURES})]
     return "\n".join([head, f"{'measure':<14}{'×100':>6}  (95 %)", *lines, *comparison])
 
 

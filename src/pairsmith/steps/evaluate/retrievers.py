@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError, SettingsError
-from pairsmith.core.model_names import PoolingName, file_of, resolve_model
+from pairsmith.core.model_names import file_of, resolve_model
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
 from pairsmith.metrics.ranking import Grades
@@ -25,7 +25,8 @@ from pairsmith.search.bm25 import WordIndex
 from pairsmith.search.exact import Neighbours, merged, nearest
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings, Language
 from pairsmith.steps.kept_vectors import BLOCK, KeptVectors
-from pairsmith.steps.shared import ReadsModel, load_options
+from pairsmith.steps.search.settings import SearchSettings
+from pairsmith.steps.shared import load_options
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -137,24 +138,11 @@ def ranked_grades(rankings: Rankings, relevance: Sequence[Mapping[str, int]]) ->
 # By vectors
 
 
-class _NamesEncoder(ReadsModel, Protocol):
-    """Settings that name an encoder, and that say how it is loaded."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def pooling(self) -> PoolingName: ...
-    @property
-    def query_prompt(self) -> str | None: ...
-    @property
-    def document_prompt(self) -> str | None: ...
-    @property
-    def dimensions(self) -> int | None: ...
-    @property
-    def batch_size(self) -> int: ...
+EncoderSettings = EvaluateRetrievalSettings | SearchSettings
+"""Settings that name an encoder, and that say how it is loaded."""
 
 
-def kept_vectors(settings: _NamesEncoder, folder: Place, revision: str) -> KeptVectors:
+def kept_vectors(settings: EncoderSettings, folder: Place, revision: str) -> KeptVectors:
     """The document vectors in ``folder`` by ``retrieval_encoder``; ``revision`` is that of the encoder."""
     return KeptVectors.of(
         folder,
@@ -167,7 +155,7 @@ def kept_vectors(settings: _NamesEncoder, folder: Place, revision: str) -> KeptV
     )
 
 
-def retrieval_encoder(settings: _NamesEncoder) -> "SentenceTransformer":
+def retrieval_encoder(settings: EncoderSettings) -> "SentenceTransformer":
     """Load the encoder of ``settings``, with their prompts and number of dimensions."""
     _refuse_other_kinds(settings.model)
     encoder = load_sentence_encoder(settings.model, pooling=settings.pooling, **load_options(settings))

@@ -13,7 +13,6 @@ from pairsmith.core.model_names import GLOVE, glove_path, model_revision
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.methods.dino.evaluation import (
-    CosinesOfSuites,
     Encode,
     distinct_texts,
     scores_of_cosines,
@@ -21,7 +20,7 @@ from pairsmith.methods.dino.evaluation import (
 )
 from pairsmith.metrics.bootstrap import spearman_draws
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on
-from pairsmith.runs import Run, refuse_source, resolve_dtype
+from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.evaluation import extrapolated
@@ -43,7 +42,7 @@ from pairsmith.steps.evaluate.results import (
 )
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.planning import counted
-from pairsmith.steps.shared import load_options
+from pairsmith.steps.shared import load_options, refuse_sources
 
 _DRAWS = 20
 """Number of resamples that a plan draws."""
@@ -55,19 +54,17 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     Existing results of the same settings, model and pairs are returned; ``run.fresh`` computes them again.
     They have the scores of each suite under its name (see ``SuiteScores``), and ``about``. For an encoder
     that ``train-encoder`` wrote, ``trained_on`` is the number of the suite's pairs that it was trained on.
-    With ``against``, the results have what ``sts_differences`` returns, under this name.
+    With ``against``, the results have under this name the differences from the earlier ones
+    (``sts_differences``).
     ``predictions.jsonl`` has the cosine of each pair.
     """
     settings = resolve_dtype(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
     digest = hash_pairs(suites)
     name_is_taken = any(suite.name == AGAINST for suite in suites)
-    if settings.against is not None:
-        refuse_source(run, against=settings.against)
-        if name_is_taken:
-            raise SettingsError(
-                f"--against does not support a test set that is named {AGAINST}; rename its file"
-            )
+    refuse_sources(run, against=settings.against)
+    if settings.against is not None and name_is_taken:
+        raise SettingsError(f"--against does not support a test set that is named {AGAINST}; rename its file")
     earlier = earlier_sts(settings, suites, digest)
     for suite in suites:
         if len(suite.pairs) < FEW_PAIRS:
@@ -92,15 +89,16 @@ def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
 
 
 def _compared_with(
-    earlier: EarlierEvaluation[CosinesOfSuites] | None,
+    earlier: EarlierEvaluation | None,
     settings: EvaluateStsSettings,
     suites: Sequence[StsSuite],
     run: Run,
 ) -> dict[str, Any] | None:
     if earlier is None:
         return None
-    own = cosines_in(run.out, suites)
-    return sts_differences(earlier, suites, own, bootstrap=settings.bootstrap, seed=settings.seed)
+    own, others = (cosines_in(folder, suites) for folder in (run.out, earlier.folder))
+    differences = sts_differences(suites, own, others, bootstrap=settings.bootstrap, seed=settings.seed)
+    return {**earlier.to_json(), "suites": differences}
 
 
 def _compute(settings: EvaluateStsSettings, suites: Sequence[StsSuite], progress: Progress) -> Evaluated:

@@ -3,6 +3,7 @@
 inputs -> prompts (D1, D2) -> tries (D4) of the steered decoder (D3) -> rows and rejects, shard by shard
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import WorkerError
+from pairsmith.core.errors import SettingsError, WorkerError
 from pairsmith.core.model_names import model_revision, resolve_model
 from pairsmith.core.paths import is_url
 from pairsmith.data.tasks import Decoding, TaskSpec, load_task
@@ -32,13 +33,14 @@ from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do, say_loading
+from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import LostItem
 from pairsmith.steps.generate.checks import check_settings, remarks, steering_of
 from pairsmith.steps.generate.closing import ExamplePrinter, closing_lines
 from pairsmith.steps.generate.preview import preview
 from pairsmith.steps.generate.settings import GenerateSettings
-from pairsmith.steps.generate.shards import Shard, distinct_inputs, growth, shards_of
-from pairsmith.steps.generate.until import generate_until
+from pairsmith.steps.generate.shards import Shard, distinct_inputs, growth, input_records, shards_of
+from pairsmith.steps.generate.until import MOST_TIMES, earlier_size, rows_per_item, with_size
 from pairsmith.steps.generate.worker import SCHEMAS, load_worker, remote_model
 from pairsmith.steps.shared import hashes, refuse_sources
 
@@ -49,12 +51,48 @@ ANSWERS_CACHE = "answers.sqlite"
 def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     """Generate a data set from a task's instructions; with ``preview``, show examples and return None."""
     if settings.until and not settings.preview:
-        return generate_until(settings, run, generate_all)
-    return generate_all(settings, run)
+        return _generate_until(settings, run)
+    return _generate_round(settings, run)
 
 
-def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
-    """Generate the texts for all inputs or, for a text task, all texts: one round of ``generate``."""
+def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
+    """Generate rounds of more and more inputs, or texts, until each label has ``until`` rows."""
+    wanted = settings.until or 0
+    if settings.executor == "array" or settings.rank is not None:
+        raise SettingsError(
+            "--until has to count the rows of all workers, so array jobs do not support it; leave it out"
+        )
+    task = load_task(settings.task).writing(settings.labels)
+    if task.kind == "text" and settings.per_input is not None:
+        raise SettingsError("--until says how many texts each label gets; leave --per-input out")
+    per_item = rows_per_item(settings, task)
+    first = math.ceil(wanted / per_item)
+    most = MOST_TIMES * first
+    if task.kind == "pair":
+        most = min(most, sum(1 for _ in input_records(settings)))
+    size = max(min(first, most), 0 if run.fresh else earlier_size(run, task))
+    while True:
+        folder = _generate_round(with_size(settings, task, size), run)
+        assert folder is not None
+        counts = label_counts(folder)
+        label, fewest = min(((name, counts[name]) for name in task.written_names), key=lambda pair: pair[1])
+        if fewest >= wanted:
+            return folder
+        if size >= most:
+            unit = "inputs" if task.kind == "pair" else "texts"
+            run.progress.say(
+                f"label {label} has {fewest:,} of {wanted:,} rows after {size:,} {unit}, the most "
+                "that --until may use; raise --tries, give more inputs, or make its instruction plainer"
+            )
+            return folder
+        # 5 % more than the acceptance rate so far suggests, so that few rounds are needed.
+        size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * per_item / MOST_TIMES)) + 1)
+        run.progress.say(f"label {label} has {fewest:,} of {wanted:,} rows; another round follows")
+        run = replace(run, fresh=False)
+
+
+def _generate_round(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
+    """Generate the texts for all inputs or, for a text task, all texts; a round of ``--until``."""
     settings = resolve_dtype(settings, run)
     task = load_task(settings.task).writing(settings.labels)
     decoding = settings.decoding(task.decoding)
@@ -82,7 +120,7 @@ def generate_all(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
         SCHEMAS[task.schema_kind],
         growth=growth(shards),
         planned=len(shards),
-        asked=shards[0].asked if shards else "",
+        asked=shards[0].amount if shards else "",
     )
     if writer.finished:
         return nothing_to_do(writer, run)
@@ -115,7 +153,7 @@ def _commit_shards(
 
     ``revision`` is the model's; a worker that loads other weights raises an error.
     """
-    remaining = [shard for shard in shards if not writer.is_done(shard.number, shard.share)]
+    remaining = [shard for shard in shards if not writer.is_done(shard.number, shard.spec)]
     # If an earlier run finished a part of a shard, its tables are read only when a worker takes the shard.
     queue = (replace(shard, earlier=_earlier_tables(writer, shard)) for shard in remaining)
     cache = None
@@ -138,7 +176,7 @@ def _commit_shards(
                 lost.append(outcome)
                 continue
             shard, (rows, rejects) = outcome.item, outcome.result
-            writer.commit(shard.number, {"train": rows}, rejects, shard.share)
+            writer.commit(shard.number, {"train": rows}, rejects, shard.spec)
             examples.show(rows)
             bar.note = _saved_rows(writer)
     if lost:

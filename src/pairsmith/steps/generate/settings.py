@@ -1,6 +1,5 @@
 """Settings of ``generate`` and ``postprocess``: their defaults, bounds and help texts."""
 
-from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -11,6 +10,7 @@ from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, S
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
 from pairsmith.methods.dino.options import TrainingSetOptions
+from pairsmith.steps.corpora.options import options_of
 
 
 def _of_task(name: str) -> Any:
@@ -183,5 +183,4 @@ class PostprocessSettings(Settings):
     @property
     def options(self) -> TrainingSetOptions:
         """The options of ``make_training_set``."""
-        names = [option.name for option in fields(TrainingSetOptions)]
-        return TrainingSetOptions(**{name: getattr(self, name) for name in names})
+        return options_of(TrainingSetOptions, self)

@@ -32,22 +32,22 @@ class Shard:
         number: the number of the shard, from 0.
         items: the distinct inputs of a pair task, or the numbers of the texts of a text task.
         duplicates: rejects for the inputs in this shard that repeat an earlier input.
-        names: the ids of all inputs in this shard, in order, including duplicates.
-        asked: the number of texts and tries for each item, in words.
+        ids: the ids of all inputs in this shard, in order, including duplicates.
+        amount: the number of texts and tries for each item, in words.
         earlier: the rows and rejects that an earlier run made for a part of this shard.
     """
 
     number: int
     items: Items
     duplicates: tuple[Reject, ...]
-    names: tuple[str, ...]
-    asked: str
+    ids: tuple[str, ...]
+    amount: str
     earlier: tuple[pa.Table, pa.Table] | None = None
 
     @property
-    def share(self) -> ShardSpec:
+    def spec(self) -> ShardSpec:
         """The specification of the shard's content, as the journal records it."""
-        return ShardSpec(len(self.names), _content(self.names), self.asked)
+        return ShardSpec(len(self.ids), _content(self.ids), self.amount)
 
     def requests(self, task: TaskSpec, decoding: Decoding) -> Iterator[TextRequest]:
         """The requests for the texts of this shard."""
@@ -68,20 +68,20 @@ def distinct_inputs(settings: GenerateSettings) -> Iterator[str]:
 def shards_of(settings: GenerateSettings, decoding: Decoding, size: int) -> list[Shard]:
     """All shards of a run, in order, of ``size`` inputs or texts each."""
     if not settings.inputs:
-        request = f"1 text in {decoding.tries} tries"
+        amount = f"1 text in {decoding.tries} tries"
         parts = in_batches(range(decoding.per_input), size)
         return [
-            Shard(number, items, (), tuple(map(str, items)), request) for number, items in enumerate(parts)
+            Shard(number, items, (), tuple(map(str, items)), amount) for number, items in enumerate(parts)
         ]
-    request = f"{decoding.per_input} texts in {decoding.tries} tries"
+    amount = f"{decoding.per_input} texts in {decoding.tries} tries"
     drafts: list[tuple[list[str], list[Reject], list[str]]] = []
     seen: set[str] = set()
     for record in input_records(settings):
         name = text_id(record.text)
         if name not in seen and (not drafts or len(drafts[-1][0]) == size):
             drafts.append(([], [], []))
-        texts, duplicates, names = drafts[-1]
-        names.append(name)
+        texts, duplicates, ids = drafts[-1]
+        ids.append(name)
         if name in seen:
             row = {"sentence1": record.text, "where": record.where}
             duplicates.append(Reject.of(name, DUPLICATE, "repeats an earlier input", row))
@@ -89,8 +89,8 @@ def shards_of(settings: GenerateSettings, decoding: Decoding, size: int) -> list
             seen.add(name)
             texts.append(record.text)
     return [
-        Shard(number, texts, tuple(duplicates), tuple(names), request)
-        for number, (texts, duplicates, names) in enumerate(drafts)
+        Shard(number, texts, tuple(duplicates), tuple(ids), amount)
+        for number, (texts, duplicates, ids) in enumerate(drafts)
     ]
 
 
@@ -109,11 +109,11 @@ def growth(shards: Sequence[Shard]) -> Growth:
     def is_prefix(entry: ShardEntry) -> bool:
         if entry.shard >= len(shards):
             return False
-        names = shards[entry.shard].names
-        return len(names) >= entry.items and _content(names[: entry.items]) == entry.content
+        ids = shards[entry.shard].ids
+        return len(ids) >= entry.items and _content(ids[: entry.items]) == entry.content
 
     return Growth(GROWING, is_prefix)
 
 
-def _content(names: Sequence[str]) -> str:
-    return sha256("\n".join(names).encode()).hexdigest()
+def _content(ids: Sequence[str]) -> str:
+    return sha256("\n".join(ids).encode()).hexdigest()

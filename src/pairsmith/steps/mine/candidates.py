@@ -4,9 +4,9 @@ Groups are processed one after the other: the neighbours of a group are read fro
 parts, merged in a file, and scored in parts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from pairsmith.search.selection import PairFile
 from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
 from pairsmith.steps.mine.neighbours import neighbours_per_side
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.search_parts import NeighbourFile, SearchGroup
+from pairsmith.steps.search_parts import NeighbourFile, SearchGroup, runs_of_neighbours
 
 
 def scored_candidates(
@@ -39,7 +39,7 @@ def scored_candidates(
     written into files; memory holds the mean cosine of each text of a group.
 
     Args:
-        tables: rows of ``NEAR`` in the order of the search, in parts of any size.
+        tables: rows of ``NEIGHBOURS`` in the order of the search, in parts of any size.
         groups: the groups that were searched, in the order of their numbers.
         corpora: the encoded inputs, and the encoded outputs.
         texts: the texts of the inputs, and those of the outputs.
@@ -57,34 +57,31 @@ def scored_candidates(
     most = neighbours_per_side(settings)
     firsts = tuple(corpus.firsts() for corpus in corpora) if settings.group_column else None
     left_out = unscored = 0
-    runs = (run for table in tables for run in _runs_of_neighbours(table))
+    runs = (run for table in tables for run in runs_of_neighbours(table))
     for number, group_runs in groupby(runs, key=lambda run: run[0]):
         group = groups[number]
         with ScratchFiles(folder) as scratch:
-            near_x = NeighbourFile.empty(len(group.x), min(most["x"], len(group.y)), scratch("near-x"))
-            near_y = NeighbourFile.empty(len(group.y), min(most["y"], len(group.x)), scratch("near-y"))
-            for _, name, first, near in group_runs:
-                add_pass(near_x if name == "x" else near_y, first, near)
+            of_x = NeighbourFile.empty(len(group.x), min(most["x"], len(group.y)), scratch("neighbours-x"))
+            of_y = NeighbourFile.empty(len(group.y), min(most["y"], len(group.x)), scratch("neighbours-y"))
+            for _, side, first, neighbours in group_runs:
+                add_pass(of_x if side == "x" else of_y, first, neighbours)
             if settings.verbatim == "drop":
                 x, y = map(_Side, (group.x, group.y), corpora, texts)
-                left_out += keep_pairable((near_x, near_y), (x, y), settings.k)
+                left_out += keep_pairable((of_x, of_y), (x, y), settings.k)
             numbers = group.x, group.y
             if firsts:
                 numbers = firsts[0][group.x], firsts[1][group.y]
-            unscored += score_candidates((near_x, near_y), numbers, settings.k, settings.margin, files)
-            del near_x, near_y  # Windows removes no file that is mapped
+            unscored += score_candidates((of_x, of_y), numbers, settings.k, settings.margin, files)
+            del of_x, of_y  # Windows removes no file that is mapped
     return left_out, unscored
 
 
-def add_pass(file: NeighbourFile, first: int, near: Neighbours) -> None:
-    """Merge neighbours into the file; ``first`` is the number of the first of their consecutive texts.
-
-    The file keeps the nearest of these neighbours and those of earlier passes over the same texts.
-    """
-    earlier = file.read(first, first + len(near.ids))
+def add_pass(file: NeighbourFile, first: int, neighbours: Neighbours) -> None:
+    """Add neighbours of consecutive texts, from number ``first`` on; the file keeps the nearest of all."""
+    earlier = file.read(first, first + len(neighbours.ids))
     if (earlier.ids >= 0).any():
-        near = merged([earlier, near], file.ids.shape[1])
-    file.write(first, near)
+        neighbours = merged([earlier, neighbours], file.ids.shape[1])
+    file.write(first, neighbours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +105,3 @@ class _Side:
     def vectors(self, numbers: torch.Tensor | None = None) -> torch.Tensor:
         """See ``PairedTexts``."""
         return self.corpus.vectors.of(self.numbers if numbers is None else self.numbers[numbers.numpy()])
-
-
-def _runs_of_neighbours(table: pa.Table) -> Iterator[tuple[int, str, int, Neighbours]]:
-    """Undo ``neighbour_rows``: yield the neighbours of each run of rows with the same group and side.
-
-    A run is the number of the group, the side, the number of its first text, and the neighbours.
-    """
-    sides = table["side"].combine_chunks().dictionary_encode()
-    keys = np.stack([table["cell"].to_numpy(), sides.indices.to_numpy()])
-    borders = [0, *(np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(axis=0)) + 1).tolist(), table.num_rows]
-    for start, stop in pairwise(borders):
-        run = table.slice(start, stop - start)
-        columns = (run[name].combine_chunks().flatten().to_numpy() for name in ("ids", "similarities"))
-        near = Neighbours(*(torch.tensor(column).view(stop - start, -1) for column in columns))
-        yield run["cell"][0].as_py(), run["side"][0].as_py(), run["number"][0].as_py(), near

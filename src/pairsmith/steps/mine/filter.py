@@ -24,6 +24,7 @@ from pairsmith.core.citations import MINING
 from pairsmith.core.errors import InputError
 from pairsmith.core.fields import OnePer
 from pairsmith.core.model_names import model_revision
+from pairsmith.core.settings import option_name
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
 from pairsmith.methods.mining.ranking import (
     Numbers,
@@ -73,7 +74,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     the judge's score instead of the cosine.
     """
     settings = resolve_dtype(settings, run)
-    refuse_sources(run, pairs=settings.pairs, model=settings.model or [], seeds=settings.seeds or [])
+    refuse_sources(run, pairs=settings.pairs, model=settings.model, seeds=settings.seeds)
     training_rows = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, schema = training_rows.folder, training_rows.folder.schema()
     columns = text_columns(schema.names, source, settings.judge)
@@ -86,9 +87,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         raise InputError(f"{source.path}: --cue has no effect on questions with answers; leave it out")
     targets = _target_scores(training_rows, settings)
     beside, rank_by = (_numbers_of(training_rows, settings, name, targets) for name in ("beside", "rank_by"))
-    inputs = {"pairs": hash_source(training_rows.source)}
-    if settings.seeds:
-        inputs |= hashes("seeds", [settings.seeds])
+    inputs = {"pairs": hash_source(training_rows.source), **hashes("seeds", settings.seeds)}
     models = {"model": model_revision(settings.model)} if settings.model else {}
     one_per = _one_per(settings, source, schema.names)
     writer = FolderWriter.start(
@@ -98,11 +97,15 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         return nothing_to_do(writer, run)
     with scratch_file(run.out, "pairs") as file:
         pairs = mapped_table(training_rows.batches(), schema, file)
-        scores = _scores(pairs, columns, source.manifest.about.task, settings, inputs, models, run)
+        scores = _scores(training_rows, pairs, columns, settings, inputs, models, run)
         if scores is None:
             return writer.folder()
         warn_of_equal_scores(scores, "pairs", run.progress.say)
-        ranking = _ranked(pairs, scores, targets, (beside, rank_by), settings, one_per)
+        if targets is None:
+            ranking = rank_mined(pairs, scores.astype(np.float64), beside, rank_by, one_per)
+        else:
+            judged = probabilities(scores) if settings.judge == "cross-encoder" else ranks(scores)
+            ranking = rank_generated(pairs, judged, targets, one_per)
         _write(writer, pairs, ranking, settings, rescored=settings.judge != "margin" or bool(rank_by))
     return finished(writer, _card(settings, source), run)
 
@@ -114,9 +117,9 @@ def _deciding(settings: FilterSettings, one_per: OnePer) -> dict[str, JSON]:
 
 
 def _scores(
+    training_rows: TrainingRows,
     pairs: pa.Table,
     columns: Sequence[str],
-    task: str,
     settings: FilterSettings,
     inputs: Mapping[str, str],
     models: Mapping[str, str],
@@ -124,17 +127,16 @@ def _scores(
 ) -> Float32s | None:
     """The judge's score of each of n pairs, ``(n,)`` float32.
 
-    ``columns`` are the columns that the judge reads, and ``task`` is the task of the pairs' folder. The
-    result is None for a rank of an array job, which scores only its share of the pairs.
+    ``pairs`` are the rows, mapped from a file, and ``columns`` the columns that the judge reads. The result
+    is None for a rank of an array job, which scores only its share of the pairs.
     """
     if not pairs.num_rows:
         return np.zeros(0, np.float32)
     if settings.judge == "margin":
-        names = pairs.column_names
-        margins = pairs["margin"] if "margin" in names else None
-        return _numbers(margins, "margin", names, settings.pairs, "--judge margin").astype(np.float32)
+        return _numbers(training_rows, "margin", "--judge margin").astype(np.float32)
     learns_from = None
     if settings.seeds:
+        task = training_rows.folder.manifest.about.task
         learns_from = partial(judge_examples, pairs, task, settings.seeds, run.progress)
     judged = pairs.select(["id", *columns])
     folder = judge_pairs(judged, settings.judging(), learns_from, inputs, models["model"], run.part("scores"))
@@ -142,27 +144,6 @@ def _scores(
         return None
     scores: Float32s = folder.table("train", ["score"])["score"].to_numpy()
     return scores
-
-
-def _ranked(
-    pairs: pa.Table,
-    scores: Float32s,
-    targets: Float64s | None,
-    columns: tuple[Numbers, Numbers],
-    settings: FilterSettings,
-    one_per: OnePer,
-) -> Ranking:
-    """Rank the pairs by the judge's ``scores``, ``(n,)``.
-
-    ``targets``, ``(n,)``, are the scores that generated pairs were written for; None for mined pairs.
-    ``columns`` are the values of ``beside``, which are added to the scores, and those of ``rank_by``, which
-    rank the pairs that the judge chooses.
-    """
-    if targets is None:
-        beside, rank_by = columns
-        return rank_mined(pairs, scores.astype(np.float64), beside, rank_by, one_per)
-    judged = probabilities(scores) if settings.judge == "cross-encoder" else ranks(scores)
-    return rank_generated(pairs, judged, targets, one_per)
 
 
 def _write(
@@ -253,35 +234,29 @@ def _numbers_of(
     setting: Literal["beside", "rank_by"],
     targets: Float64s | None,
 ) -> Numbers:
-    """The values of the columns that a setting names, each ``(n,)``; ``targets`` are those of ``_ranked``."""
-    where, option = pairs.folder.path, f"--{setting.replace('_', '-')}"
-    wanted: list[str] = getattr(settings, setting)
-    if wanted and targets is not None:
+    """The values of the columns that a setting names, each ``(n,)``; ``targets`` are ``_target_scores``."""
+    option, names = option_name(setting), getattr(settings, setting)
+    if names and targets is not None:
         raise InputError(
-            f"{where}: these pairs are ranked by how well they agree with the scores that they were "
-            f"written for, so {option} has no effect; give --by score"
+            f"{pairs.folder.path}: these pairs are ranked by how well they agree with the scores that they "
+            f"were written for, so {option} has no effect; give --by score"
         )
+    return [_numbers(pairs, name, f"{option} {name}") for name in names]
+
+
+def _numbers(pairs: TrainingRows, name: str, option: str) -> Float64s:
+    """The values of a column, ``(n,)``, all finite; ``option`` is the option that needs it."""
     names = pairs.folder.schema().names
-    columns = {name: pairs.table([name])[name] for name in wanted if name in names}
-    return [_numbers(columns.get(name), name, names, where, f"{option} {name}") for name in wanted]
-
-
-def _numbers(
-    column: pa.ChunkedArray | None, name: str, names: Sequence[str], where: object, option: str
-) -> Float64s:
-    """The values of a column, ``(n,)``, all finite.
-
-    ``column`` is None if the pairs, whose columns are ``names``, have no column ``name``.
-    """
-    values: Float64s = np.array([np.nan])
-    if column is not None and (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-        values = column.to_numpy().astype(float)
-    if not np.isfinite(values).all():
-        raise InputError(
-            f"{where}: {option} needs a column {name} with a finite number in each row; "
-            f"found {', '.join(names)}"
-        )
-    return values
+    if name in names:
+        column = pairs.table([name])[name]
+        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+            values: Float64s = column.to_numpy().astype(float)
+            if np.isfinite(values).all():
+                return values
+    raise InputError(
+        f"{pairs.folder.path}: {option} needs a column {name} with a finite number in each row; "
+        f"found {', '.join(names)}"
+    )
 
 
 def share_of(share: float, count: int) -> int:
@@ -304,16 +279,9 @@ _JUDGES = {
 }
 
 
-def _models(settings: FilterSettings) -> list[str]:
-    return [settings.model] if settings.model else []
-
-
-def _judge(settings: FilterSettings) -> str:
-    """The kind of the judge, and the name of its model if it has one."""
-    return " ".join([settings.judge, *map(model_display_name, _models(settings))])
-
-
 def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
+    models = [settings.model] if settings.model else []
+    judge = " ".join([settings.judge, *map(model_display_name, models)])
     scores = SCORES_OF_PAIRS[settings.judge][0]
     if settings.beside:
         scores += f", standardised, plus the standardised columns {', '.join(settings.beside)}"
@@ -325,7 +293,7 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
         scores = f"the sum of the standardised columns {ranked}"
     return Card(
         title=f"Pairs that {_JUDGES[settings.judge]} kept",
-        description=f"Pairs of {folder} that the {_judge(settings)} {judged}.",
+        description=f"Pairs of {folder} that the {judge} {judged}.",
         columns={
             "input": "a text of the first corpus",
             "output": "a text of the second",
@@ -336,6 +304,6 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
         tags=("mined",),
         citations=(MINING,),
         licence="The rights in the texts apply.",
-        sources=sources_of(models=_models(settings), data=[source.path]),
+        sources=sources_of(models=models, data=[source.path]),
         task=source.manifest.about.task,
     )

@@ -1,8 +1,7 @@
 """The search of ``mine``: the nearest outputs of each input, and the nearest inputs of each output.
 
-The search is cut into parts. Each part is saved as a shard of the search's dataset folder as soon as a worker
-has computed it; the parts are merged later (``candidates``). Texts are only compared within their group
-(``SearchGroup``); without groups, all texts are in one group.
+The search is cut into parts, whose neighbours are merged later (``candidates``). Texts are only compared
+within their group (``SearchGroup``); without groups, all texts are in one group.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,15 +16,14 @@ from pairsmith.search.faiss_search import needed_vectors
 from pairsmith.search.permitted import SPARE
 from pairsmith.steps.corpora.encoded import Encoded
 from pairsmith.steps.corpora.indexes import SideVectors
-from pairsmith.steps.corpora.options import SearchOptions
-from pairsmith.steps.corpora.search import SearchPlan, run_search, search_card
+from pairsmith.steps.corpora.search import SearchPlan, deciding, run_search
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import (
     Part,
     SearchBlock,
     SearchGroup,
     parts_by_index,
-    together,
+    queries_together,
 )
 
 
@@ -72,38 +70,34 @@ def neighbours_per_side(settings: MineSettings) -> dict[str, int]:
 
 def plan_search(groups: Sequence[SearchGroup], settings: MineSettings, width: int) -> SearchPlan:
     """Cut the search into parts; ``width`` is the number of dimensions of the vectors."""
-    neighbours = neighbours_per_side(settings)
-    decides = SearchOptions.of(settings).deciding() | {"neighbours": dict(neighbours)}
-    needed = 0
-    if settings.index:
-        needed = needed_vectors(settings.index, width)
-        todo = parts_by_index(groups, settings.index_rows, needed, neighbours)
-        decides["queries"] = {side: together(count) for side, count in neighbours.items()}
-    else:
-        todo = cut_search(groups, settings.search_rows)
-    return SearchPlan(todo, neighbours, decides, needed)
+    most = neighbours_per_side(settings)
+    decides = deciding(settings) | {"neighbours": dict(most)}
+    if not settings.index:
+        return SearchPlan(cut_search(groups, settings.search_rows), most, decides)
+    needed = needed_vectors(settings.index, width)
+    decides["queries"] = {side: queries_together(count) for side, count in most.items()}
+    return SearchPlan(parts_by_index(groups, settings.index_rows, needed, most), most, decides, needed)
 
 
 def find_neighbours(
     x: Encoded, y: Encoded, settings: MineSettings, inputs: Mapping[str, str], run: Run
 ) -> tuple[DatasetFolder, list[SearchGroup]]:
-    """Search in both directions, and save the neighbours in the subfolder ``search``.
+    """Search in both directions; returns the folder of the search (``run_search``), and the groups.
 
-    Parts that an earlier run has finished are not searched again. Indexes that have to be trained are saved
-    in the subfolder ``indexes``. ``inputs`` are the fingerprints of the encoded corpora, by name. Returned
-    are the folder of the search and the groups.
+    ``inputs`` are the fingerprints of the encoded corpora, by name.
     """
     groups = shared_groups(x, y)
-    options = SearchOptions.of(settings)
     plan = plan_search(groups, settings, x.vectors.width)
-    card = search_card(
-        "Nearest neighbours of two corpora",
-        "For each text the numbers of its nearest texts in the other corpus, and their cosines.",
-        settings.encoder,
-    )
-    unit = "texts" if settings.index else "inputs"
     folder = run_search(
-        plan, partial(_open_vectors, x, y), options, inputs, run, indexed=inputs, unit=unit, card=card
+        plan,
+        partial(_open_vectors, x, y),
+        settings,
+        inputs,
+        run,
+        indexed=inputs,
+        unit="texts" if settings.index else "inputs",
+        title="Nearest neighbours of two corpora",
+        description="For each text the numbers of its nearest texts in the other corpus, and their cosines.",
     )
     if settings.index:
         _report_untrained(plan, settings.index, run)

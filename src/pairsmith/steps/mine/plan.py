@@ -13,7 +13,7 @@ from pairsmith.models.text_generator import load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.search.exact import two_way_search
-from pairsmith.steps.corpora.corpus import Corpus, Unit, cutter, is_styled
+from pairsmith.steps.corpora.corpus import Corpus, Unit, cutter, is_styled, units_of
 from pairsmith.steps.corpora.judges import LEARNED_FROM, timed_judge
 from pairsmith.steps.mine.filter import most_kept
 from pairsmith.steps.mine.neighbours import neighbours_per_side
@@ -111,10 +111,9 @@ class _Sample:
 
 
 def _sample(corpus: Corpus, settings: MineSettings, before: Before) -> _Sample:
-    cut = cutter(corpus.name, settings.units())
     records = corpus.records()
     first = list(islice(records, CALIBRATION_TEXTS))
-    units = [unit for record_units, _ in cut(first) for unit in record_units]
+    units, _ = units_of(cutter(corpus.name, settings.units()), first)
     groups = Counter(record.group for record in chain(first, records))
     if beyond := beyond_samples(corpus.sources, before):
         groups = Counter(

@@ -5,7 +5,7 @@ directions, without those that may not be paired (M5) -> margin scores (M3) -> s
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +105,10 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         forward, backward, pairs = (PairFile(scratch(name)) for name in ("forward", "backward", "chosen"))
         # 2. Search the nearest neighbours of all texts, in both directions (M3).
         encodings = {folder.path.name: folder.manifest.fingerprint for folder in folders}
-        near, groups = find_neighbours(x, y, settings, encodings, run)
+        search, groups = find_neighbours(x, y, settings, encodings, run)
         # 3. Keep the k nearest that may be paired (M5), and compute their margins (M3).
         left_out, unscored = scored_candidates(
-            near.batches("train"), groups, (x, y), texts, settings, (forward, backward), run.out
+            search.batches("train"), groups, (x, y), texts, settings, (forward, backward), run.out
         )
         # 4. Select pairs by the retrieval rule, and write them.
         both_ways, sizes = (forward.parts(), backward.parts()), (len(x), len(y))
@@ -216,32 +216,31 @@ def _without_candidates(
     ``candidates`` are the files of the inputs' candidates and of the outputs' candidates.
     """
     forward, backward = candidates
-    has, grouped = forward.has(len(x)), bool(settings.group_column)
+    has = forward.has(len(x))
     if settings.retrieval in ("candidates", "max"):  # these rules also use outputs' candidates
         has |= backward.has(len(x))
-    inputs = _searched(x, [group.x for group in groups], grouped)
-    counts = {"inputs without a candidate": int((inputs & ~has).sum())}
-    if grouped:
-        outputs = _searched(y, [group.y for group in groups], grouped)
-        for name, corpus, searched in (
-            ("inputs of groups without outputs", x, inputs),
-            ("outputs of groups without inputs", y, outputs),
-        ):
-            counts[name] = len(np.unique(corpus.firsts())) - int(searched.sum())
-    return counts
+    if not settings.group_column:
+        return {"inputs without a candidate": int((~has).sum())}
+    inputs, other_inputs = _searched(x, [group.x for group in groups])
+    _, other_outputs = _searched(y, [group.y for group in groups])
+    return {
+        "inputs without a candidate": int((inputs & ~has).sum()),
+        "inputs of groups without outputs": other_inputs,
+        "outputs of groups without inputs": other_outputs,
+    }
 
 
-def _searched(corpus: Encoded, numbers: Sequence[NDArray[np.int64]], grouped: bool) -> NDArray[np.bool_]:
-    """Whether each of a corpus's n texts was searched, ``(n,)`` bool; ``numbers`` are those of each group.
+def _searched(corpus: Encoded, numbers: Iterable[NDArray[np.int64]]) -> tuple[NDArray[np.bool_], int]:
+    """Which of a corpus's n texts were searched, ``(n,)`` bool, and how many distinct texts were not.
 
-    If texts are ``grouped``, a text that is in several groups counts once, by the number of its first
-    occurrence.
+    ``numbers`` are those of the groups that were searched. A text that is in several groups counts once, by
+    the number of its first occurrence.
     """
+    firsts = corpus.firsts()
     searched = np.zeros(len(corpus), np.bool_)
-    firsts = corpus.firsts() if grouped else None
     for of_group in numbers:
-        searched[of_group if firsts is None else firsts[of_group]] = True
-    return searched
+        searched[firsts[of_group]] = True
+    return searched, len(np.unique(firsts)) - int(searched.sum())
 
 
 def split_by_threshold(

@@ -16,7 +16,7 @@ from pairsmith.core.fields import (
     WorkerSettings,
 )
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
-from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions
+from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions, options_of
 
 
 class MineSettings(WorkerSettings):
@@ -165,11 +165,11 @@ class MineSettings(WorkerSettings):
 
     def units(self) -> UnitOptions:
         """How the records of both corpora are cut into the texts to encode."""
-        return UnitOptions.of(self)
+        return options_of(UnitOptions, self)
 
     def encoding(self) -> EncodingOptions:
         """How both corpora are encoded."""
-        return EncodingOptions.of(self, units=self.units())
+        return options_of(EncodingOptions, self, units=self.units())
 
 
 _OF_MODELS = (
@@ -303,7 +303,7 @@ class FilterSettings(WorkerSettings):
 
     def judging(self) -> JudgeOptions:
         """How the model judges the pairs; not for the judge ``margin``, which has no model."""
-        return JudgeOptions.of(self)
+        return options_of(JudgeOptions, self)
 
 
 class RewriteSettings(WorkerSettings):

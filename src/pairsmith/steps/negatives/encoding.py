@@ -33,29 +33,12 @@ def _columns(settings: NegativesSettings, *more: str | None) -> str | None:
     return ", ".join(name or "" for name in names) if any(names) else None
 
 
-def encode_queries(
-    pairs: QueryPairs, settings: NegativesSettings, inputs: Mapping[str, str], revision: str, run: Run
-) -> DatasetFolder:
-    """Encode the distinct queries into ``run.out``."""
-    sources, columns = [settings.pairs], _columns(settings)
-    queries = ReadCorpus("inputs", sources, columns, None, inputs, title="queries", read=pairs.queries)
-    return encode_corpus(queries, settings.encoding(), revision, run)
-
-
-def encode_texts_of(
-    corpus: Sequence[str], settings: NegativesSettings, inputs: Mapping[str, str], revision: str, run: Run
-) -> DatasetFolder:
-    """Encode the texts of the corpus, with their titles, into ``run.out``."""
-    column = settings.corpus_column
-
-    def read() -> Iterator[Document]:
-        for source in corpus:
-            passages = read_passages(source, column, naming_texts("corpus_column"))
-            for passage in at_least_one(passages, f"{source} holds no documents"):
-                yield Document(passage.whole, passage.where)
-
-    texts = ReadCorpus("outputs", corpus, column, None, inputs, title="the corpus", read=read)
-    return encode_corpus(texts, settings.encoding(), revision, run)
+def _documents(corpus: Sequence[str], settings: NegativesSettings) -> Iterator[Document]:
+    """The texts of the corpus with their titles."""
+    for source in corpus:
+        passages = read_passages(source, settings.corpus_column, naming_texts("corpus_column"))
+        for passage in at_least_one(passages, f"{source} holds no documents"):
+            yield Document(passage.whole, passage.where)
 
 
 def have_vector(folder: DatasetFolder, documents: Iterable[Document]) -> NDArray[np.bool_]:
@@ -101,10 +84,10 @@ class EncodedPositives:
         """The cosine of query and positive of these n rows, ``(n,)`` float32, rounded as in the search."""
         cosines = np.empty(len(rows), np.float32)
         in_corpus = self.place[rows] >= 0
-        query_vectors = queries.every()
-        sides = [(in_corpus, self.place, corpus.vectors.every())]
+        query_vectors = queries.tensor()
+        sides = [(in_corpus, self.place, corpus.vectors.tensor())]
         if self.vectors:
-            sides.append((~in_corpus, self.other, self.vectors.every()))
+            sides.append((~in_corpus, self.other, self.vectors.tensor()))
         for chosen, numbers, vectors in sides:
             if chosen.any():
                 queries_of_rows = query_vectors[torch.from_numpy(self.pairs.query[rows[chosen]])]
@@ -186,8 +169,18 @@ def encode_all(
     is None for a rank of an array job, as the next stages need the vectors of all ranks.
     """
     of_pairs, of_corpus = inputs
-    query_folder = encode_queries(pairs, settings, of_pairs, revision, run.part("queries"))
-    corpus_folder = encode_texts_of(corpus, settings, of_corpus, revision, run.part("corpus"))
+    columns, read = _columns(settings), partial(_documents, corpus, settings)
+    sides = {
+        "queries": ReadCorpus(
+            *("inputs", [settings.pairs], columns, None, of_pairs), title="queries", read=pairs.queries
+        ),
+        "corpus": ReadCorpus(
+            *("outputs", corpus, settings.corpus_column, None, of_corpus), title="the corpus", read=read
+        ),
+    }
+    query_folder, corpus_folder = (
+        encode_corpus(texts, settings.encoding(), revision, run.part(name)) for name, texts in sides.items()
+    )
     if run.rank is not None:
         return None
     pairs = pairs.with_queries(have_vector(query_folder, pairs.queries()))

@@ -11,6 +11,7 @@ from pairsmith.data.query_pairs import QueryPair
 from pairsmith.data.text_keys import TextKeys, copy_keys
 from pairsmith.methods.retrieval.negatives import are_in, query_text_keys
 from pairsmith.steps.negatives.pairs import QueryPairs
+from pairsmith.steps.retrieval.vectors import places_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +31,18 @@ class LabelledQueries:
         """Read labelled pairs; those whose query is not a query of ``pairs`` are left out."""
         rows = [(row.query, row.positive) for row in stream if row.query and row.positive]
         query_keys, _ = copy_keys([query for query, _ in rows])
-        order = pairs.query_keys[:, 0].argsort(kind="stable")
-        sorted_keys = pairs.query_keys[order, 0]
-        at = np.minimum(np.searchsorted(sorted_keys, query_keys), len(sorted_keys) - 1)
-        matches = sorted_keys[at] == query_keys
+        number = places_of(query_keys, pairs.query_keys[:, 0])
+        matches = number >= 0
         if not matches.any():
             raise InputError(
                 f"--labelled {source}: none of its {len(rows):,} pairs has a query of --pairs; give labels "
                 "for the same queries"
             )
-        number = order[at[matches]]
+        number = number[matches]
         positive_keys, _ = copy_keys(
             [positive for (_, positive), match in zip(rows, matches, strict=True) if match]
         )
-        queries = np.zeros(len(sorted_keys), bool)
+        queries = np.zeros(len(pairs.first), bool)
         queries[number] = True
         return cls(queries, np.unique(query_text_keys(number, positive_keys)))
 

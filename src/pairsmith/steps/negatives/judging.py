@@ -1,6 +1,5 @@
 """The scores of candidates and positives: their cosine with the query, or the score of a judge."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -83,23 +82,6 @@ class ToJudge:
             pairs[self.pairs[edge[0] : edge[1]]] = scores[is_candidate.sum() :]
 
 
-def judge_all(
-    todo: ToJudge, settings: NegativesSettings, revision: str, inputs: Mapping[str, str], run: Run
-) -> DatasetFolder:
-    """Have the judge score all texts, ``shard_size`` queries in a shard; finished shards are kept."""
-    count, size = len(todo.candidates), settings.shard_size
-    texts = (todo.candidates != NO_NEIGHBOUR).sum(axis=1) + np.diff(todo.edges)
-    return judge_texts(
-        lambda number: todo.rows(number * size, min((number + 1) * size, count)),
-        np.add.reduceat(texts, range(0, count, size)).tolist(),
-        settings.judging(),
-        revision,
-        run,
-        deciding={"first_rank": settings.first_rank, "last_rank": settings.last_rank},
-        inputs=inputs,
-    )
-
-
 def score(
     texts: EncodedTexts,
     candidates: NeighbourFile,
@@ -122,8 +104,17 @@ def score(
     if not settings.judge:
         return candidates, positive_scores
     todo = ToJudge.of(positives, texts.passages, candidates.ids)
-    searched = {**texts.fingerprints, "search": search.manifest.fingerprint}
-    judged = judge_all(todo, settings, revision, searched, run.part("scores"))
+    count, size = len(todo.candidates), settings.shard_size
+    texts_per_query = (todo.candidates != NO_NEIGHBOUR).sum(axis=1) + np.diff(todo.edges)
+    judged = judge_texts(
+        lambda number: todo.rows(number * size, min((number + 1) * size, count)),
+        np.add.reduceat(texts_per_query, range(0, count, size)).tolist(),
+        settings.judging(),
+        revision,
+        run.part("scores"),
+        deciding={"first_rank": settings.first_rank, "last_rank": settings.last_rank},
+        inputs={**texts.fingerprints, "search": search.manifest.fingerprint},
+    )
     scores = np.memmap(scratch("judged"), np.float32, "w+", shape=candidates.ids.shape)
-    todo.unpack(judged, settings.shard_size, scores, positive_scores)
+    todo.unpack(judged, size, scores, positive_scores)
     return NeighbourFile(candidates.ids, scores), positive_scores

@@ -4,7 +4,7 @@ All texts, and the keys of the corpus, are in memory-mapped files. Memory holds 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Self
@@ -64,7 +64,7 @@ class QueryPairs:
     copy: TextKeys
     rest: TextKeys
     whole: TextKeys
-    query_keys: TextKeys = field(repr=False)
+    query_keys: TextKeys
 
     @property
     def good(self) -> NDArray[np.int64]:

@@ -51,11 +51,11 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
     the neighbours in ``search``, and the scores of a judge in ``scores``.
     """
     settings = resolve_dtype(settings, run)
-    refuse_sources(run, pairs=settings.pairs, corpus=settings.corpus, labelled=settings.labelled or [])
+    refuse_sources(run, pairs=settings.pairs, corpus=settings.corpus, labelled=settings.labelled)
     source = to_train_on(settings.pairs, "taken", run.progress.say)
     corpus = [in_beir(path) for path in settings.corpus]
-    of_pairs, of_corpus = hashes("pairs", [source]), hashes("corpus", corpus)
-    of_labelled = hashes("labelled", [settings.labelled]) if settings.labelled else {}
+    of_pairs, of_corpus = hashes("pairs", source), hashes("corpus", corpus)
+    of_labelled = hashes("labelled", settings.labelled)
     revision = model_revision(settings.encoder)
     judge = model_revision(settings.judge) if settings.judge else ""
     writer = FolderWriter.start(

@@ -1,14 +1,9 @@
-"""The candidates of each query: its nearest texts in the corpus, without its positives.
-
-The search is cut into parts. Each part is saved as a shard of the search's dataset folder as soon as a worker
-has computed it; then the parts are merged.
-"""
+"""The candidates of each query: its nearest texts in the corpus, without its positives."""
 
 from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-import torch
 
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError
@@ -16,13 +11,12 @@ from pairsmith.data.text_keys import TextKeys
 from pairsmith.methods.retrieval.negatives import without_own_texts
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.storage import ScratchFiles
-from pairsmith.search.exact import Neighbours, merged
+from pairsmith.search.exact import merged
 from pairsmith.search.faiss_search import needed_vectors
 from pairsmith.search.permitted import SPARE
 from pairsmith.steps.corpora.encoded import Encoded
 from pairsmith.steps.corpora.indexes import SideVectors
-from pairsmith.steps.corpora.options import SearchOptions
-from pairsmith.steps.corpora.search import SearchPlan, run_search, search_card
+from pairsmith.steps.corpora.search import SearchPlan, deciding, run_search
 from pairsmith.steps.negatives.encoding import EncodedTexts
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import (
@@ -32,6 +26,7 @@ from pairsmith.steps.search_parts import (
     SearchBlock,
     SearchGroup,
     parts_by_index,
+    runs_of_neighbours,
 )
 from pairsmith.steps.vectors import VectorFile
 
@@ -54,14 +49,16 @@ def find_candidates(
     """
     queries, corpus = texts.queries, texts.corpus
     folder = find_nearest(queries, corpus, settings, texts.fingerprints, run)
-    near = NeighbourFile.empty(
-        len(queries), min(neighbours_per_query(settings), len(corpus)), scratch("near")
+    nearest = NeighbourFile.empty(
+        len(queries), min(neighbours_per_query(settings), len(corpus)), scratch("nearest")
     )
-    gather(folder, near)
-    forbidden = texts.pairs.forbidden()
-    left_out = leave_out(near, forbidden, texts.copies, queries, corpus, settings.last_rank)
+    for table in folder.batches("train"):
+        for _, _, first, neighbours in runs_of_neighbours(table):
+            parts = [nearest.read(first, first + len(neighbours.ids)), neighbours]
+            nearest.write(first, merged(parts, nearest.ids.shape[1]))
+    left_out = leave_out(nearest, texts.pairs.forbidden(), texts.copies, queries, corpus, settings.last_rank)
     ranks = slice(settings.first_rank - 1, settings.last_rank)
-    candidates = NeighbourFile(near.ids[:, ranks], near.similarities[:, ranks])
+    candidates = NeighbourFile(nearest.ids[:, ranks], nearest.similarities[:, ranks])
     if not candidates.ids.size or (candidates.ids[:, 0] == NO_NEIGHBOUR).all():  # NO_NEIGHBOUR comes last
         raise InputError(
             f"no query has a text at the ranks {settings.first_rank} to {settings.last_rank} besides its "
@@ -74,61 +71,40 @@ def find_candidates(
 def find_nearest(
     queries: VectorFile, corpus: Encoded, settings: NegativesSettings, inputs: Mapping[str, str], run: Run
 ) -> DatasetFolder:
-    """Search the nearest texts of each query, and save them in the subfolder ``search``.
+    """Search the nearest texts of each query; returns the folder of the search (``run_search``).
 
-    Parts that an earlier run has finished are not searched again. An index that has to be trained is saved
-    in the subfolder ``indexes``. ``inputs`` are the fingerprints of the encoded queries and of the encoded
-    corpus, by name.
+    ``inputs`` are the fingerprints of the encoded queries and of the encoded corpus, by name.
     """
-    options, needed = SearchOptions.of(settings), 0
-    neighbours = dict.fromkeys(("x", "y"), neighbours_per_query(settings))
+    most, needed = {"x": neighbours_per_query(settings)}, 0
     if settings.index:
         group = SearchGroup(np.arange(len(queries)), np.arange(len(corpus)))
         needed = needed_vectors(settings.index, queries.width)
-        both_ways = parts_by_index([group], settings.index_rows, needed, neighbours)
-        blocks = [part.blocks[0] for part in both_ways if part.blocks[0].side == "x"]
+        parts = parts_by_index([group], settings.index_rows, needed, most)
     else:
         batches = in_batches(range(len(queries)), settings.search_rows)
         blocks = [SearchBlock(0, "x", (rows.start, rows.stop), (0, len(corpus))) for rows in batches]
-    parts = [Part(number, (block,)) for number, block in enumerate(blocks)]
-    decides = options.deciding() | {"neighbours": neighbours["x"]}
-    card = search_card(
-        "Nearest texts of queries",
-        "For each query the numbers of its nearest texts, and their cosines.",
-        settings.encoder,
-    )
+        parts = [Part(number, (block,)) for number, block in enumerate(blocks)]
     return run_search(
-        SearchPlan(parts, neighbours, decides, needed),
+        SearchPlan(parts, most, deciding(settings) | {"neighbours": most["x"]}, needed),
         partial(_open_vectors, queries, corpus),
-        options,
+        settings,
         inputs,
         run,
         indexed={"corpus": inputs["corpus"]},
         unit="queries",
-        card=card,
+        title="Nearest texts of queries",
+        description="For each query the numbers of its nearest texts, and their cosines.",
     )
 
 
 def _open_vectors(queries: VectorFile, corpus: Encoded) -> SideVectors:
     """Open the vectors of queries, ``x``, and corpus, ``y``, on this machine."""
-    of_side = {"x": queries.local().every(), "y": corpus.local().vectors.every()}
+    of_side = {"x": queries.local().tensor(), "y": corpus.local().vectors.tensor()}
     return lambda _, side: of_side[side]
 
 
-def gather(folder: DatasetFolder, near: NeighbourFile) -> None:
-    """Merge the parts of a search: write the nearest texts of each query into ``near``, which is empty."""
-    for table in folder.batches("train"):
-        first = table["number"][0].as_py()
-        ids, similarities = (
-            torch.tensor(table[name].combine_chunks().flatten().to_numpy()).view(table.num_rows, -1)
-            for name in ("ids", "similarities")
-        )
-        parts = [near.read(first, first + table.num_rows), Neighbours(ids, similarities)]
-        near.write(first, merged(parts, near.ids.shape[1]))
-
-
 def leave_out(
-    near: NeighbourFile,
+    nearest: NeighbourFile,
     forbidden: TextKeys,
     copies: TextKeys,
     queries: VectorFile,
@@ -140,7 +116,7 @@ def leave_out(
     Of several copies of a text, the nearest one is kept.
 
     Args:
-        near: the nearest texts of all queries; those that are kept replace them.
+        nearest: the nearest texts of all queries; those that are kept replace them.
         forbidden: the ``query_text_keys`` of each query with the texts that are no negatives of it, sorted.
         copies: ``(texts, 2)`` uint64, the ``copy_keys`` of the texts of the corpus.
         queries: the vectors of the queries.
@@ -148,12 +124,12 @@ def leave_out(
         ranks: the number of texts to keep for each query. Texts that are left out are nearer than the last
             of these.
     """
-    query_vectors, texts, total = queries.every(), corpus.vectors.every(), 0
-    for rows in in_batches(range(len(near.ids)), QUERIES_AT_ONCE):
-        part = near.read(rows.start, rows.stop)
+    query_vectors, texts, total = queries.tensor(), corpus.vectors.tensor(), 0
+    for rows in in_batches(range(len(nearest.ids)), QUERIES_AT_ONCE):
+        part = nearest.read(rows.start, rows.stop)
         kept, left_out = without_own_texts(
             part, ranks, query_vectors, texts, forbidden, copies, first=rows.start
         )
-        near.write(rows.start, kept)
+        nearest.write(rows.start, kept)
         total += left_out
     return total

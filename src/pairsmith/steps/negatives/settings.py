@@ -17,7 +17,7 @@ from pairsmith.core.fields import (
     WorkerSettings,
 )
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
-from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions
+from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions, options_of
 
 
 class NegativesSettings(WorkerSettings):
@@ -166,8 +166,8 @@ class NegativesSettings(WorkerSettings):
 
     def encoding(self) -> EncodingOptions:
         """How queries and texts are encoded."""
-        return EncodingOptions.of(self)
+        return options_of(EncodingOptions, self)
 
     def judging(self) -> JudgeOptions:
         """How the judge, if there is one, scores texts for queries; it reads up to its own limit."""
-        return JudgeOptions.of(self, judge=self.judge_kind, model=self.judge, max_length=None)
+        return options_of(JudgeOptions, self, judge=self.judge_kind, model=self.judge, max_length=None)

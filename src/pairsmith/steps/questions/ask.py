@@ -6,7 +6,7 @@ distinct questions -> rows
 
 import json
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -21,8 +21,8 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import size_of
 from pairsmith.core.settings import option_name
 from pairsmith.data.documents import Document, read_documents
-from pairsmith.data.kept_columns import kept_names, kept_schema, refuse_missing_columns
-from pairsmith.data.questions import GENERATED_QUESTION, RELABELLED
+from pairsmith.data.kept_columns import kept_schema, refuse_missing_columns
+from pairsmith.data.questions import GENERATED_QUESTION
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.squad import open_passages, read_questions
 from pairsmith.data.text import finder_revision
@@ -46,19 +46,17 @@ from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
     RowsAndRejects,
-    commit_each,
     finished,
     nothing_to_do,
-    record_shards,
-    shards_left,
 )
 from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import JSON, hash_json, write_json
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.questions.reused import EarlierQuestions, TextInput
+from pairsmith.steps.questions.relabel import kept
+from pairsmith.steps.questions.reused import EarlierQuestions
 from pairsmith.steps.questions.settings import AskSettings
-from pairsmith.steps.reuse import commit_unchanged, is_complete
+from pairsmith.steps.reuse import Reuse, WithEarlier, commit_reusing, is_complete
 from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
 
 _KIND_NAMES = {
@@ -91,9 +89,9 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     refuse_sources(
         run,
         inputs=settings.inputs,
-        reuse=settings.reuse or [],
-        model=[] if settings.model == CLOZE else settings.model,
-        examples=settings.examples or [],
+        reuse=settings.reuse,
+        model=None if settings.model == CLOZE else settings.model,
+        examples=settings.examples,
     )
     refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column), opened=open_passages)
     count, repeated = _counts(settings)
@@ -112,28 +110,23 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         limits = passage_limits(settings, count, decides, run)
     if writer.finished:
         return nothing_to_do(writer, run)
-    documents = partial(texts, settings)
-    fill: Callable[[RecordShard[Document]], RecordShard[TextInput]] = _without_earlier
-    if earlier:
+    reuse = None
+    if earlier is not None and settings.reuse:
         cutter = load_generator(settings.model_copy(update={"device": META}))
         fill = partial(earlier.filled, partial(_passages, settings, limits, cutter))
-        work = partial(_question_rows, settings, limits, cutter)
-        kept, total = commit_unchanged(writer, documents, fill, count, shard_size, work, run, unit="texts")
-        if total:
-            run.progress.say(
-                f"{kept:,} of {total:,} passages to do are as in {settings.reuse} and keep their questions"
-            )
-    remaining, done = shards_left(writer, shards, count, shard_size)
-    commit_each(
+        merge = partial(_question_rows, settings, limits, cutter)
+        reuse = Reuse(fill, merge, settings.reuse, "passages", "questions")
+    commit_reusing(
         writer,
         partial(_load_worker, settings, models, limits),
-        map(fill, record_shards(documents, shard_size, remaining)),
+        partial(texts, settings),
+        count,
+        shard_size,
         ExecutorChoice.of(settings),
         run,
+        reuse=reuse,
         title="ask",
         unit="texts",
-        done=done,
-        total=count,
         model="" if settings.model == CLOZE else settings.model,
     )
     return finished(writer, _card(settings), run)
@@ -149,9 +142,7 @@ def identity_of(settings: AskSettings, kind: GeneratorKind, models: Mapping[str,
     left_out = {*batch, *_unused(settings, kind)}
     settings = settings.model_copy(update={"batch_size": settings.batch_size or BATCH_SIZES[kind]})
     deciding = {name: value for name, value in settings.deciding().items() if name not in left_out}
-    inputs = hashes("inputs", settings.inputs)
-    if settings.examples:
-        inputs |= hashes("examples", [settings.examples])
+    inputs = hashes("inputs", settings.inputs) | hashes("examples", settings.examples)
     return Identity.of("ask", deciding, inputs, models)
 
 
@@ -174,14 +165,9 @@ def texts(settings: AskSettings) -> Iterator[Document]:
             yield document
 
 
-def _without_earlier(shard: RecordShard[Document]) -> RecordShard[TextInput]:
-    """The texts of a shard, without passages of an earlier run."""
-    return RecordShard(shard.number, tuple(map(TextInput, shard.records)))
-
-
 def _all_texts(settings: AskSettings) -> Iterator[Document]:
     """Yield all texts; the group of a text is the number of its source among ``inputs``."""
-    remedy, keep = naming_texts("column"), _kept(settings)
+    remedy, keep = naming_texts("column"), kept(settings)
     for number, source in enumerate(settings.inputs):
         for document in read_documents(
             open_passages(source), column=settings.column, keep=keep, remedy=remedy
@@ -189,14 +175,9 @@ def _all_texts(settings: AskSettings) -> Iterator[Document]:
             yield document._replace(group=str(number))
 
 
-def _kept(settings: AskSettings) -> dict[str, str]:
-    """The columns to keep: column -> its name in the rows, which no column of ``relabel`` has."""
-    return kept_names(settings.keep_column, RELABELLED.names)
-
-
 def schema_of(settings: AskSettings) -> pa.Schema:
     """The schema of the questions, with the columns to keep."""
-    return kept_schema(GENERATED_QUESTION, _kept(settings))
+    return kept_schema(GENERATED_QUESTION, kept(settings))
 
 
 def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSON], run: Run) -> list[int]:
@@ -243,7 +224,7 @@ def _sampling_key(seed: int, passage: Passage) -> int:
 
 def _load_worker(
     settings: AskSettings, models: Mapping[str, str], limits: Sequence[int] | None, worker: int
-) -> Work[RecordShard[TextInput], RowsAndRejects]:
+) -> Work[RecordShard[WithEarlier[Document, Passage]], RowsAndRejects]:
     """Load the question generator; returns the function that makes a shard's rows and rejects."""
     if models_of(settings) != models:
         raise ModelError(f"model {settings.model}: worker {worker} finds different weights under this name")
@@ -254,14 +235,14 @@ def _question_rows(
     settings: AskSettings,
     limits: Sequence[int] | None,
     generator: QuestionGenerator,
-    shard: RecordShard[TextInput],
+    shard: RecordShard[WithEarlier[Document, Passage]],
     advance: Advance,
 ) -> RowsAndRejects:
     """The rows and rejects of a shard, sorted by passage.
 
     Rejects for passages that are too long come first. Passages of an earlier run keep their questions.
     """
-    of_texts, too_long = _passages(settings, limits, generator, [entry.document for entry in shard.records])
+    of_texts, too_long = _passages(settings, limits, generator, [entry.record for entry in shard.records])
     passages = [
         entry.earlier.get(passage.id, passage)
         for entry, of_text in zip(shard.records, of_texts, strict=True)
@@ -373,7 +354,7 @@ def _card(settings: AskSettings) -> Card:
             "written": "the answer, as it was written before the question",
             "answers": "where the answer occurs in the passage; empty if it does not",
         }
-        | {name: f"the column {column} of the texts" for column, name in _kept(settings).items()},
+        | {name: f"the column {column} of the texts" for column, name in kept(settings).items()},
         provenance="The questions and answers were made by a program; no person has checked them.",
         citations=(QUIP,),
         licence="The rights in the passages apply.",

@@ -37,7 +37,7 @@ from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, finished, nothing_to_do
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.questions.settings import RelabelSettings
+from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
 
 
@@ -87,8 +87,8 @@ def questions(settings: RelabelSettings) -> Iterator[GeneratedQuestion]:
     return chain.from_iterable([read_generated_questions(source, kept(settings)) for source in settings.data])
 
 
-def kept(settings: RelabelSettings) -> dict[str, str]:
-    """The columns to keep: column -> its name in the rows."""
+def kept(settings: AskSettings | RelabelSettings) -> dict[str, str]:
+    """The columns to keep: column -> its name in the rows, which no column of ``relabel`` has."""
     return kept_names(settings.keep_column, RELABELLED.names)
 
 

@@ -4,8 +4,8 @@ finished folder of questions -> its questions and rejects by passage -> texts wi
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from pairsmith.data.documents import Document
@@ -14,33 +14,12 @@ from pairsmith.data.schemas import Reject
 from pairsmith.methods.quip.passages import Passage, passage_id
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RecordShard
-from pairsmith.steps.reuse import EarlierRows, open_earlier
+from pairsmith.steps.reuse import EarlierRows, WithEarlier, open_earlier
 
 _CHOOSING = {"column", "keep_column", "sample", "shard_size"}
 """Settings that decide which passages are used and how rows are saved, but not a passage's questions."""
 
 PassagesOf = Callable[[Sequence[Document]], tuple[list[list[Passage]], list[Reject]]]
-
-
-@dataclass(frozen=True, slots=True)
-class TextInput:
-    """A text, with its passages that an earlier run has asked about.
-
-    Attributes:
-        document: the text.
-        earlier: passage id -> the passage with the questions of the earlier run.
-        left: with an earlier run, the number of the text's other passages, on which questions have to be
-            generated.
-    """
-
-    document: Document
-    earlier: Mapping[str, Passage] = field(default_factory=dict)
-    left: int = 0
-
-    @property
-    def kept(self) -> int:
-        """The number of passages that keep their questions."""
-        return len(self.earlier)
 
 
 class EarlierQuestions:
@@ -65,7 +44,9 @@ class EarlierQuestions:
         """Whether the folder has the first passage of a text; if it was not sampled, it then has all."""
         return passage_id(0, document.text) in self._rows
 
-    def filled(self, passages_of: PassagesOf, shard: RecordShard[Document]) -> RecordShard[TextInput]:
+    def filled(
+        self, passages_of: PassagesOf, shard: RecordShard[Document]
+    ) -> RecordShard[WithEarlier[Document, Passage]]:
         """The texts of a shard, each with its passages that are in the folder.
 
         ``passages_of`` returns the passages of each text to ask about, as ``cut_passages`` does.
@@ -76,7 +57,7 @@ class EarlierQuestions:
         for document, of_text in zip(shard.records, of_texts, strict=True):
             passages = [self._filled(passage, *rows.get(passage.id, ([], []))) for passage in of_text]
             earlier = {passage.id: passage for passage in passages if not passage.is_new}
-            inputs.append(TextInput(document, earlier, len(passages) - len(earlier)))
+            inputs.append(WithEarlier(document, earlier, len(passages) - len(earlier)))
         return RecordShard(shard.number, tuple(inputs))
 
     def _filled(self, passage: Passage, rows: list[dict[str, Any]], rejects: list[Reject]) -> Passage:
@@ -102,8 +83,5 @@ def _with_kept(passage: Passage, reject: Reject) -> Reject:
 
 
 def _passage(name: str) -> str:
-    """The id of the passage of a question or reject with the id ``name``.
-
-    The reject of a whole passage has the id of the passage.
-    """
+    """The id of the passage in the id of a question or reject; the reject of a whole passage has this id."""
     return name.partition("-")[0]

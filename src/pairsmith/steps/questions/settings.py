@@ -1,6 +1,5 @@
 """Settings of ``ask`` and ``relabel``: their defaults, bounds and help texts."""
 
-from dataclasses import fields
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -9,6 +8,7 @@ from pairsmith.core.fields import BatchTokens, Device, Dtype, ShardBounds, Worke
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
 from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions
+from pairsmith.steps.corpora.options import options_of
 
 
 class AskSettings(WorkerSettings):
@@ -126,8 +126,7 @@ class AskSettings(WorkerSettings):
     @property
     def options(self) -> GenerationOptions:
         """The settings of the method itself, without the examples, which have to be read from a file."""
-        names = {option.name for option in fields(GenerationOptions)} - {"examples"}
-        return GenerationOptions(**{name: getattr(self, name) for name in names})
+        return options_of(GenerationOptions, self, examples=())
 
     @field_validator("instruction")
     @classmethod

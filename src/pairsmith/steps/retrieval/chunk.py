@@ -85,7 +85,8 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     # 3. Write the other chunks.
     start = 0
     unread: list[str] = []
-    for number, (table, rejects) in enumerate(_shards(cut)):
+    shards = zip(cut.shards("train"), cut.shards(REJECTS), strict=True)
+    for number, (table, rejects) in enumerate(shards):
         faulty = rejects.filter(pc.not_equal(rejects["filter"], UNKNOWN_KIND))["row"]
         unread += [json.loads(row)["where"] for row in faulty.slice(0, _NAMED + 1).to_pylist()]
         rows = np.arange(start, start + len(table))
@@ -203,11 +204,6 @@ def _reject(document: SourceDocument, fault: DocumentFault) -> Reject:
 def _copy(row: dict[str, object]) -> Reject:
     columns = {name: row[name] for name in CHUNK.names if name != "id"}
     return Reject.of(str(row["id"]), DUPLICATE, "repeats an earlier chunk", columns)
-
-
-def _shards(cut: DatasetFolder) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield the rows and the rejects of each shard."""
-    return zip(cut.shards("train"), cut.shards(REJECTS), strict=True)
 
 
 def _card(settings: ChunkSettings, counted: DocumentCounts, total: int | None = None) -> Card:

@@ -3,7 +3,7 @@
 chunks -> prompts, and counter-prompts with their neighbours and titles -> queries -> rows
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from heapq import nsmallest
 from itertools import islice
@@ -36,25 +36,23 @@ from pairsmith.runs.mapped import (
     Records,
     RecordShard,
     RowsAndRejects,
-    commit_each,
     finished,
     nothing_to_do,
-    record_shards,
     say_loading,
-    shards_left,
 )
 from pairsmith.runs.seeds import stream_key
+from pairsmith.runs.storage import write_json
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.retrieval.reused import (
+    CONTENTS,
     QUERY,
-    ChunkInput,
+    ChunkWithEarlier,
     EarlierQueries,
     contents_of,
     merged_rows,
-    write_contents,
 )
 from pairsmith.steps.retrieval.settings import QueriesSettings
-from pairsmith.steps.reuse import commit_unchanged, is_complete
+from pairsmith.steps.reuse import Reuse, commit_reusing, is_complete
 from pairsmith.steps.shared import hashes, refuse_sources
 
 _TOKENIZED = 1_000
@@ -70,10 +68,12 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     """
     settings = resolve_dtype(settings, run)
     _refuse_other_models(settings)
-    examples = [settings.examples] if settings.examples else []
-    sources = [settings.chunks, *examples]
     refuse_sources(
-        run, chunks=settings.chunks, model=settings.model, examples=examples, reuse=settings.reuse or []
+        run,
+        chunks=settings.chunks,
+        model=settings.model,
+        examples=settings.examples,
+        reuse=settings.reuse,
     )
     records = chosen_chunks(settings)
     count = sum(1 for _ in records())
@@ -93,43 +93,35 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     if warning := hardly_known(settings.model, records()):
         run.progress.say(warning)
     contents = contents_of(settings, records())
-    fill: Callable[[RecordShard[ChunkRow]], RecordShard[ChunkInput]] = _without_earlier
-    if earlier is not None:
+    reuse = None
+    if earlier is not None and settings.reuse:
         fill = partial(earlier.filled, contents)
-        kept, total = commit_unchanged(writer, records, fill, count, shard_size, _merge, run, unit="chunks")
-        if total:
-            run.progress.say(
-                f"{kept:,} of {total:,} chunks to do are as in {settings.reuse} and keep their queries"
-            )
-    remaining, done = shards_left(writer, -(-count // shard_size), count, shard_size)
-    commit_each(
+        reuse = Reuse(
+            fill, lambda shard, _: merged_rows(shard.records, [], []), settings.reuse, "chunks", "queries"
+        )
+    commit_reusing(
         writer,
         partial(_load_worker, settings, identity.models),
-        map(fill, record_shards(records, shard_size, remaining)),
+        records,
+        count,
+        shard_size,
         ExecutorChoice.of(settings),
         run,
+        reuse=reuse,
         title="write queries",
         unit="chunks",
-        done=done,
-        total=count,
     )
+    counts: dict[str, int] = {}
     if run.rank is None:
-        write_contents(run.out, identity.fingerprint, contents)
-    counts = _count_chunks(writer, count, settings.queries, run) if run.rank is None else {}
-    return finished(writer, _card(settings, sources, counts), run)
+        write_json(run.out / CONTENTS, {"fingerprint": identity.fingerprint, "contents": dict(contents)})
+        counts = _count_chunks(writer, count, settings.queries, run)
+    return finished(writer, _card(settings, counts), run)
 
 
 def identity_of(settings: QueriesSettings) -> Identity:
     """The settings, inputs and model that decide the queries."""
-    inputs = hashes("chunks", [settings.chunks])
-    if settings.examples:
-        inputs |= hashes("examples", [settings.examples])
+    inputs = hashes("chunks", settings.chunks) | hashes("examples", settings.examples)
     return Identity.of("queries", settings.deciding(), inputs, {"model": model_revision(settings.model)})
-
-
-def _merge(shard: RecordShard[ChunkInput], _: Advance) -> RowsAndRejects:
-    """The rows and rejects of a shard whose chunks all keep their queries."""
-    return merged_rows(shard.records, [], [])
 
 
 def _refuse_other_models(settings: QueriesSettings) -> None:
@@ -194,11 +186,6 @@ def chosen_chunks(settings: QueriesSettings) -> Records[ChunkRow]:
     return lambda: (chunk for chunk in _once(settings) if key(chunk) <= highest)
 
 
-def _without_earlier(shard: RecordShard[ChunkRow]) -> RecordShard[ChunkInput]:
-    """The chunks of a shard, without rows of an earlier run."""
-    return RecordShard(shard.number, tuple(map(ChunkInput, shard.records)))
-
-
 def _once(settings: QueriesSettings) -> Iterator[ChunkRow]:
     texts: dict[int, int] = {}  # the key of a chunk's text by that of its id
     for chunk in read_chunks(settings.chunks, settings.column):
@@ -214,22 +201,17 @@ def _once(settings: QueriesSettings) -> Iterator[ChunkRow]:
             )
 
 
-def load_writer(settings: QueriesSettings) -> QueryWriter:
-    """Load the model, and read the examples that are shown to it."""
-    examples = read_query_examples(settings.examples)[: settings.shown] if settings.examples else []
-    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-    return QueryWriter(model, settings.options, examples)
-
-
 def _load_worker(
     settings: QueriesSettings, models: Mapping[str, str], worker: int
-) -> Work[RecordShard[ChunkInput], RowsAndRejects]:
+) -> Work[RecordShard[ChunkWithEarlier], RowsAndRejects]:
     """Load the model; returns the function that makes the rows and rejects of a shard of chunks."""
     check_revision(settings.model, models["model"], worker)
-    writer = load_writer(settings)
+    examples = read_query_examples(settings.examples)[: settings.shown] if settings.examples else []
+    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    writer = QueryWriter(model, settings.options, examples)
 
-    def work(shard: RecordShard[ChunkInput], advance: Advance) -> RowsAndRejects:
-        new = [entry.chunk for entry in shard.records if entry.earlier is None]
+    def work(shard: RecordShard[ChunkWithEarlier], advance: Advance) -> RowsAndRejects:
+        new = [entry.record for entry in shard.records if not entry.earlier]
         scaler = ProgressScaler(len(shard.records), len(new) * settings.queries * settings.tries, advance)
         written, rejects = writer.write(new, scaler)
         scaler.finish()
@@ -238,7 +220,8 @@ def _load_worker(
     return work
 
 
-def _card(settings: QueriesSettings, sources: list[str], counts: dict[str, int]) -> Card:
+def _card(settings: QueriesSettings, counts: dict[str, int]) -> Card:
+    data = [settings.chunks, *filter(None, [settings.examples])]
     return Card(
         title="Search queries for chunks of documents",
         counts=counts,
@@ -254,5 +237,5 @@ def _card(settings: QueriesSettings, sources: list[str], counts: dict[str, int])
         provenance="The queries were written by a program; no person has checked them.",
         citations=(CITATION,),
         licence="The rights in the documents apply.",
-        sources=sources_of(models=[settings.model], data=sources),
+        sources=sources_of(models=[settings.model], data=data),
     )

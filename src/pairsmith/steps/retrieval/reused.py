@@ -7,47 +7,31 @@ finished folder of queries -> the hash of each chunk's prompt -> rows and reject
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Self
 
 import pyarrow as pa
 
 from pairsmith.core.errors import DamagedError, FolderError
-from pairsmith.core.paths import Place, size_of
+from pairsmith.core.paths import size_of
 from pairsmith.data.chunk_rows import ChunkRow
 from pairsmith.data.schemas import REJECT, Reject, text_schema, to_table
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import RecordShard, RowsAndRejects
 from pairsmith.runs.seeds import stream_key
-from pairsmith.runs.storage import write_json
 from pairsmith.steps.retrieval.settings import QueriesSettings
-from pairsmith.steps.reuse import EarlierRows, open_earlier
+from pairsmith.steps.reuse import EarlierRows, RowsOfItem, WithEarlier, open_earlier
 
 QUERY = text_schema("id", "query", "positive", "title", "chunk", "kind")
 CONTENTS = "contents.json"
-"""The file beside the manifest with the hashes of ``contents_of``."""
+"""The file beside the manifest with the hashes of ``contents_of``, for a later run with ``--reuse``."""
 
 _CHOOSING = ("shard_size", "limit")
 """Settings that decide which chunks are used and how rows are saved, but not the queries of a chunk."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkInput:
-    """A chunk, and the rows and rejects of an earlier run; None if queries have to be written for it."""
-
-    chunk: ChunkRow
-    earlier: tuple[list[dict[str, str]], list[Reject]] | None = None
-
-    @property
-    def kept(self) -> int:
-        """1 if the chunk keeps its queries, else 0."""
-        return int(self.earlier is not None)
-
-    @property
-    def left(self) -> int:
-        """1 if queries have to be written for the chunk, else 0."""
-        return int(self.earlier is None)
+ChunkWithEarlier = WithEarlier[ChunkRow, RowsOfItem]
+"""A chunk, and its rows and rejects of an earlier run; without these, queries have to be written for it."""
 
 
 def contents_of(settings: QueriesSettings, chunks: Iterable[ChunkRow]) -> dict[str, int]:
@@ -57,14 +41,6 @@ def contents_of(settings: QueriesSettings, chunks: Iterable[ChunkRow]) -> dict[s
         chunk.id: stream_key(chunk.text, chunk.title, *(chunk.neighbours if with_neighbours else ()))
         for chunk in chunks
     }
-
-
-def write_contents(out: Place, fingerprint: str, contents: Mapping[str, int]) -> None:
-    """Save the hashes in the folder ``out``, for a later run with ``--reuse``.
-
-    ``fingerprint`` is that of the folder.
-    """
-    write_json(out / CONTENTS, {"fingerprint": fingerprint, "contents": dict(contents)})
 
 
 class EarlierQueries:
@@ -102,20 +78,28 @@ class EarlierQueries:
         """Whether the folder has queries for the chunk with this id and this hash of ``contents_of``."""
         return self._contents.get(chunk) == content
 
-    def filled(self, contents: Mapping[str, int], shard: RecordShard[ChunkRow]) -> RecordShard[ChunkInput]:
+    def filled(
+        self, contents: Mapping[str, int], shard: RecordShard[ChunkRow]
+    ) -> RecordShard[ChunkWithEarlier]:
         """The chunks of a shard; unchanged chunks get their rows and rejects from the folder.
 
         ``contents`` are the hashes of ``contents_of``.
         """
-        names = [chunk.id for chunk in shard.records if self.has(chunk.id, contents[chunk.id])]
-        rows = self._rows.of(names)
-        earlier = {name: rows.get(name, ([], [])) for name in names}
-        chunks = (ChunkInput(chunk, earlier.get(chunk.id)) for chunk in shard.records)
-        return RecordShard(shard.number, tuple(chunks))
+        unchanged = {chunk.id for chunk in shard.records if self.has(chunk.id, contents[chunk.id])}
+        rows = self._rows.of(unchanged)
+        return RecordShard(
+            shard.number,
+            tuple(
+                WithEarlier(chunk, {chunk.id: rows.get(chunk.id, ([], []))})
+                if chunk.id in unchanged
+                else WithEarlier(chunk, left=1)
+                for chunk in shard.records
+            ),
+        )
 
 
 def merged_rows(
-    inputs: Sequence[ChunkInput], new_rows: Iterable[dict[str, str]], new_rejects: Iterable[Reject]
+    inputs: Sequence[ChunkWithEarlier], new_rows: Iterable[dict[str, str]], new_rejects: Iterable[Reject]
 ) -> RowsAndRejects:
     """Merge earlier and new rows and rejects, in the order of a run without ``--reuse``.
 
@@ -126,11 +110,11 @@ def merged_rows(
     for row in new_rows:
         by_chunk[row["chunk"]].append(row)
     rejects = list(new_rejects)
-    place = {entry.chunk.id: number for number, entry in enumerate(inputs)}
+    place = {entry.record.id: number for number, entry in enumerate(inputs)}
     for entry in inputs:
-        if entry.earlier:
-            by_chunk[entry.chunk.id] = entry.earlier[0]
-            rejects += entry.earlier[1]
+        for chunk, (earlier_rows, earlier_rejects) in entry.earlier.items():
+            by_chunk[chunk] = earlier_rows
+            rejects += earlier_rejects
 
     def position(reject: Reject) -> tuple[int, int, int]:
         query_id, _, try_number = reject.id.rpartition("-try-")
@@ -138,5 +122,5 @@ def merged_rows(
         return int(try_number), place[chunk], int(query_number)
 
     rejects.sort(key=position)
-    rows = [row for entry in inputs for row in by_chunk[entry.chunk.id]]
+    rows = [row for entry in inputs for row in by_chunk[entry.record.id]]
     return pa.Table.from_pylist(rows, schema=QUERY), to_table(rejects, REJECT)

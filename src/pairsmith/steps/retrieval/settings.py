@@ -1,6 +1,5 @@
 """Settings of the steps from documents to the training data of a retriever."""
 
-from dataclasses import fields
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -24,7 +23,7 @@ from pairsmith.core.settings import (
     refuse,
 )
 from pairsmith.methods.retrieval.query_options import AgainstName, QueryKind, QueryOptions
-from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions
+from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions, options_of
 
 
 class ChunkSettings(WorkerSettings):
@@ -168,8 +167,7 @@ class QueriesSettings(WorkerSettings):
     @property
     def options(self) -> QueryOptions:
         """The settings that belong to the method itself."""
-        options = {option.name: getattr(self, option.name) for option in fields(QueryOptions)}
-        return QueryOptions(**options | {"kinds": tuple(self.kinds), "against": tuple(self.against)})
+        return options_of(QueryOptions, self, kinds=tuple(self.kinds), against=tuple(self.against))
 
 
 class FilterQueriesSettings(WorkerSettings):
@@ -277,8 +275,8 @@ class FilterQueriesSettings(WorkerSettings):
 
     def encoding(self) -> EncodingOptions:
         """How queries and texts are encoded."""
-        return EncodingOptions.of(self)
+        return options_of(EncodingOptions, self)
 
     def judging(self) -> JudgeOptions:
         """How the judge, if there is one, scores texts for queries; it reads up to its own limit."""
-        return JudgeOptions.of(self, judge=self.judge_kind, model=self.judge, max_length=None)
+        return options_of(JudgeOptions, self, judge=self.judge_kind, model=self.judge, max_length=None)

@@ -51,7 +51,7 @@ class KeyedVectors:
 
     def every(self) -> torch.Tensor:
         """All vectors, ``(n, width)``, mapped from the file."""
-        return self.vectors.every()
+        return self.vectors.tensor()
 
     def numbers(self, keys: TextKeys) -> NDArray[np.int64]:
         """The number of the text with each of k keys, ``(k,)`` int64; -1 if no text has this key."""
@@ -66,9 +66,8 @@ class KeyedVectors:
 
 def places_of(keys: TextKeys, known: TextKeys) -> NDArray[np.int64]:
     """The first position of each of k keys in ``known``, ``(k,)`` int64; -1 if it is not in ``known``."""
-    distinct, first = np.unique(known, return_index=True)
-    at = np.searchsorted(distinct, keys)
-    at[at == len(distinct)] = 0
-    if not len(distinct):
+    if not len(known):
         return np.full(len(keys), -1, np.int64)
+    distinct, first = np.unique(known, return_index=True)
+    at = np.minimum(np.searchsorted(distinct, keys), len(distinct) - 1)
     return np.where(distinct[at] == keys, first[at], -1).astype(np.int64)

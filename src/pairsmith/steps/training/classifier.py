@@ -4,21 +4,19 @@ import time
 from functools import partial
 
 from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.data.splits import Say, split_of, splits_of, to_measure_on, to_train_on
 from pairsmith.methods.dino.classifier import ClassifierTraining, check_labels, distinct, train_classifier_on
 from pairsmith.models.classifier import save_classifier, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
+from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
-from pairsmith.runs.identity import Identity
 from pairsmith.steps.planning import counted, evenly_spaced, timed
-from pairsmith.steps.shared import errors_about, load_options
+from pairsmith.steps.shared import errors_about, load_options, refuse_sources
 from pairsmith.steps.training.card import classifier_card
 from pairsmith.steps.training.settings import TrainClassifierSettings
-from pairsmith.steps.training.step import Save, train_once, warn_of_equal_data
+from pairsmith.steps.training.step import Save, TrainingIdentity, claimed_folder, train_once
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.processes import Processes
 
@@ -37,16 +35,10 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
         raise SettingsError("train-classifier runs in one process: it has no batches for several to share")
     settings = with_classifier_splits(resolve_dtype(settings, run), run.progress.say)
     sources = {"data": settings.data, **({"validation": settings.validation} if settings.validation else {})}
-    for name, source in {**sources, "base": settings.base}.items():
-        refuse_source(run, **{name: source})
+    refuse_sources(run, **sources, base=settings.base)
     texts = _read(settings.data, settings)
     validation = _read(settings.validation, settings) if settings.validation else None
     _check(settings, texts, validation)
-    hashes = {name: hash_source(source) for name, source in sources.items()}
-    warn_of_equal_data(sources, hashes, run.progress.say)
-    models = {"base": model_revision(settings.base)}
-    identity = Identity.of("train-classifier", settings.deciding(), hashes, models)
-    attribution = sources_of(models=[settings.base], data=list(sources.values()))
 
     def fit(folder: ModelFolder) -> tuple[Save, ClassifierTraining]:
         if texts.blank:
@@ -62,7 +54,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
         card = classifier_card(settings, history.to_json(), folder)
         return partial(save_classifier, classifier, card=card), history
 
-    claim = partial(ModelFolder.start, run, identity, attribution)
+    claim = partial(claimed_folder, "train-classifier", settings, sources, TrainingIdentity(), run)
     return train_once(run, Processes.current(), claim, fit, settings.base)
 
 

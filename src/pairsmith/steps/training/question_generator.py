@@ -1,5 +1,7 @@
 """The step ``train-asker``: a question generator, which writes an answer and then its question (Q2)."""
 
+from itertools import count
+
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.example_store import GeneratorExamples
 from pairsmith.methods.quip.generator_training import (
@@ -7,7 +9,7 @@ from pairsmith.methods.quip.generator_training import (
     generator_examples,
     train_question_generator_on,
 )
-from pairsmith.steps.training.reading import CountingIterable, TrainingData, items_of
+from pairsmith.steps.training.reading import TrainingData, items_of
 from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.generators import refuse_both_ways
@@ -20,12 +22,13 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> TrainingData[GeneratorExamples]:
     refuse_both_ways(settings.base)
     items, unread = items_of(settings.data, read_questions, most)
-    questions = CountingIterable(items)
+    read = count()
+    questions = (question for question, _ in zip(items, read, strict=False))
     examples = GeneratorExamples(generator_examples(questions, settings))
     validation_questions = read_questions(settings.validation) if settings.validation else ()
     validation = GeneratorExamples(generator_examples(validation_questions, settings))
     check_generator_examples(examples, validation if settings.validation else None, settings)
-    return TrainingData(examples, questions.count, unread, validation)
+    return TrainingData(examples, next(read), unread, validation)  # the next number is that of all read
 
 
 def _train(

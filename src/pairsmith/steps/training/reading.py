@@ -1,6 +1,6 @@
 """Reads the data of trainings: the splits to read, seeds, validation examples, and questions."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Generic, TypeVar
@@ -51,18 +51,15 @@ class Seeds(Generic[E]):
     def report(self, progress: Progress) -> None:
         """Report how many seeds were left out and why, and warn if there are fewer than ``FEW``."""
         count = len(self.examples)
-        if self.unmatched:
-            total = count + self.repeated + self.unmatched
-            progress.say(
-                f"{self.unmatched:,} of {total:,} pairs have a score below --least-score, so they are not "
-                "positives and are left out"
-            )
-        if self.unanswered:
-            total = count + self.repeated + self.unanswered
-            progress.say(f"{self.unanswered:,} of {total:,} seeds have no answer and are left out")
-        if self.repeated:
-            total = count + self.repeated
-            progress.say(f"{self.repeated:,} of {total:,} seeds are duplicates and are left out")
+        rows = count + self.repeated
+        low = "pairs have a score below --least-score, so they are not positives and are left out"
+        for left_out, total, reason in (
+            (self.unmatched, rows + self.unmatched, low),
+            (self.unanswered, rows + self.unanswered, "seeds have no answer and are left out"),
+            (self.repeated, rows, "seeds are duplicates and are left out"),
+        ):
+            if left_out:
+                progress.say(f"{left_out:,} of {total:,} {reason}")
         if count < FEW:
             progress.say(
                 f"only {count} seeds; about a hundred are usual, and a model learns little from {count}"
@@ -123,19 +120,6 @@ class TrainingData(Generic[C]):
     def examples(self) -> int:
         """The number of training examples."""
         return len(self.training)
-
-
-class CountingIterable(Iterable[E]):
-    """Items that can be iterated over once; ``count`` is the number of items read so far."""
-
-    def __init__(self, items: Iterable[E]) -> None:
-        self._items = items
-        self.count = 0
-
-    def __iter__(self) -> Iterator[E]:
-        for item in self._items:
-            self.count += 1
-            yield item
 
 
 def read_seeds(source: str, kind: ExampleKind, least: float = 0.0) -> Seeds[Example]:

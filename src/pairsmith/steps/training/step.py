@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar
+from typing import Any, Generic, Self, TypedDict, TypeVar
 
 from torch import nn
 
@@ -13,14 +13,16 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
-from pairsmith.runs import Run, hash_source, refuse_source, resolve_dtype, sources_of
+from pairsmith.methods.dino.classifier import ClassifierTraining
+from pairsmith.runs import Run, hash_source, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import say_loading
+from pairsmith.steps.shared import refuse_sources
 from pairsmith.steps.training.card import training_card
 from pairsmith.steps.training.plan import plan_training
 from pairsmith.steps.training.reading import SeedData, TrainingData, with_training_splits
-from pairsmith.steps.training.settings import TrainingSettings
+from pairsmith.steps.training.settings import TrainClassifierSettings, TrainingSettings
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.fit import TrainedModel
@@ -30,13 +32,6 @@ from pairsmith.training.processes import Processes
 
 Save = Callable[[Path], None]
 """A function that writes a model into an empty folder."""
-
-
-class History(Protocol):
-    """The course of a training; ``str`` describes it in one sentence."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The course of the training for ``training.json``."""
 
 
 class TrainingContext(TypedDict):
@@ -131,8 +126,7 @@ class TrainingStep(Generic[S, D]):
         sources = self.sources_of(settings)
         if settings.tensorboard:
             check_tensorboard()
-        for name, source in {**sources, "base": settings.base}.items():
-            refuse_source(run, **{name.partition(" ")[0]: source})
+        refuse_sources(run, **{name: getattr(settings, name) for name in (*self.sources, "base")})
         data = self.read(settings, None)
         processes.join(device)
 
@@ -141,9 +135,10 @@ class TrainingStep(Generic[S, D]):
             trained = self.train(data, settings, context)
             return partial(trained.save, training_card(trained, settings, folder)), trained.history
 
-        return train_once(
-            run, processes, partial(self._claim, settings, sources, run), trained_in, settings.base
-        )
+        def claim() -> ModelFolder:
+            return claimed_folder(self.name, settings, sources, self.identity(settings), run)
+
+        return train_once(run, processes, claim, trained_in, settings.base)
 
     def plan(self, settings: S, before: Before) -> Estimate:
         """Estimate the cost of the step; raises the same errors as the step."""
@@ -160,15 +155,24 @@ class TrainingStep(Generic[S, D]):
                 sources[name] = value
         return sources
 
-    def _claim(self, settings: S, sources: Mapping[str, str], run: Run) -> ModelFolder:
-        """Claim the run's folder for this training: it is new, unfinished, or has the same identity."""
-        other = self.identity(settings)
-        hashes = {name: hash_source(source) for name, source in sources.items()} | dict(other.inputs)
-        warn_of_equal_data(sources, hashes, run.progress.say)
-        models = {"base": model_revision(settings.base), **other.models}
-        identity = Identity.of(self.name, settings.deciding(), hashes, models)
-        attribution = sources_of(models=[settings.base], data=[*sources.values(), *other.made_with])
-        return ModelFolder.start(run, identity, attribution)
+
+def claimed_folder(
+    step: str,
+    settings: TrainingSettings | TrainClassifierSettings,
+    sources: Mapping[str, str],
+    other: TrainingIdentity,
+    run: Run,
+) -> ModelFolder:
+    """Claim the run's folder for a training: it is new, unfinished, or has the same identity.
+
+    ``sources`` are the sources of data by the name of their setting.
+    """
+    hashes = {name: hash_source(source) for name, source in sources.items()} | dict(other.inputs)
+    warn_of_equal_data(sources, hashes, run.progress.say)
+    models = {"base": model_revision(settings.base), **other.models}
+    identity = Identity.of(step, settings.deciding(), hashes, models)
+    attribution = sources_of(models=[settings.base], data=[*sources.values(), *other.made_with])
+    return ModelFolder.start(run, identity, attribution)
 
 
 def warn_of_equal_data(
@@ -187,7 +191,7 @@ def train_once(
     run: Run,
     processes: Processes,
     claim: Callable[[], ModelFolder],
-    train: Callable[[ModelFolder], tuple[Save, History]],
+    train: Callable[[ModelFolder], tuple[Save, TrainingHistory | ClassifierTraining]],
     base: str,
 ) -> Place:
     """Claim the run's folder, train a model and save it there; a finished folder is left as it is.
