@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
+from pairsmith.runs import sorting
 from pairsmith.runs.sorting import changes, first_of_each, sorted_rows, sorted_within, stable_order
 
 COLUMN = st.sampled_from([0, 1, 2, 2**31, 2**32 - 1])
@@ -121,3 +122,8 @@ def test_a_sort_that_is_not_finished_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir())
     parts.close()
     assert not list(tmp_path.iterdir())
+
+
+def test_the_largest_sort_has_no_more_runs_than_each_run_has_samples():
+    most_runs = sorting.MOST_ROWS // sorting.ROWS_AT_ONCE
+    assert most_runs <= sorting.ROWS_AT_ONCE // sorting.MOST_APART

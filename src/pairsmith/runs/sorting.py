@@ -18,7 +18,11 @@ ROWS_AT_ONCE = 2**20
 """Largest number of rows that are sorted at once; each needs up to a hundred bytes meanwhile. With more rows,
 sorting is slower, as they exceed the processor's caches."""
 SAMPLES = 256
-"""Number of rows of each sorted run by which all rows are divided into parts that fit into memory."""
+"""Number of rows of each sorted run by which all rows are divided into parts that fit into memory; there are
+more if these would be more than ``MOST_APART`` rows apart."""
+MOST_APART = 256
+"""Largest number of rows from one sample to the next. As each part has rows of each run, parts would be a few
+rows each if there were more runs than a run has samples."""
 MOST_ROWS = 2**32
 """Largest number of rows that can be numbered in 32 bits."""
 
@@ -80,7 +84,7 @@ def sorted_rows(
         for part in _together(parts, rows):
             if last is not None:
                 file = file or stack.enter_context(path.open("w+b"))
-                runs.append(_SortedRun(file, last, keys, max(1, rows // SAMPLES)))
+                runs.append(_SortedRun(file, last, keys, max(1, min(rows // SAMPLES, MOST_APART))))
             last = part[stable_order(keys(part))]
         if last is None:
             return
