@@ -17,7 +17,7 @@ from pairsmith.runs.storage import scratch_file, storage_errors
 ROWS_AT_ONCE = 2**20
 """Largest number of rows that are sorted at once; each needs up to a hundred bytes meanwhile. With more rows,
 sorting is slower, as they exceed the processor's caches."""
-SAMPLES = 256
+SAMPLES = 1_024
 """Number of rows of each sorted run by which all rows are divided into parts that fit into memory."""
 MOST_ROWS = 2**32
 """Largest number of rows that can be numbered in 32 bits."""
@@ -90,7 +90,7 @@ def sorted_rows(
         runs.append(_SortedRun(file, last, keys, runs[0].step))
         del last
         file.flush()
-        yield from _merged(runs, keys, max(1, rows // runs[0].step - len(runs)))
+        yield from _merged(runs, keys, max(1, rows // runs[0].step - len(runs), rows // runs[0].step // 2))
 
 
 def sorted_within(parts: Iterable[Rows], keys: SortColumns, column: int) -> Iterator[Rows]:
@@ -151,7 +151,8 @@ def _merged(runs: Sequence[_SortedRun], keys: SortColumns, samples: int) -> Iter
     """Merge sorted runs: divide all rows at every ``samples``-th sample, and sort one part after the other.
 
     A part has at most ``step`` rows for each of its samples, and for each run. Of equal rows, those of
-    earlier runs come first.
+    earlier runs come first. For each part, ``step`` rows of each run are read to find where the part ends,
+    so a part must not have much fewer samples than there are runs.
     """
     columns = [np.concatenate(parts) for parts in zip(*(run.samples for run in runs), strict=True)]
     edges = np.cumsum([0, *(len(run.samples[0]) for run in runs)])
