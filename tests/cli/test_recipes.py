@@ -771,9 +771,7 @@ results: {right: a/graded.all, wrong: a/all, rows: "b:rows"}
 """
 
 
-def test_a_figure_that_is_not_there_is_told_at_once_and_stops_nothing(
-    recipe, steps, calls, tmp_path, capsys
-):
+def test_a_figure_that_is_not_there_is_told_at_once_and_stops_nothing(recipe, steps, calls, tmp_path, capsys):
     """The later steps run, the other figures are written, and the mended recipe makes only the page anew."""
     steps = {**steps, "look": Step(MeasureSettings, calls.measure, "Look at all.", of_runs=True)}
     out = tmp_path / "run"

@@ -277,7 +277,8 @@ def _fingerprint(
     """A hash of what decides a step's output: its settings and, with ``earlier``, its inputs.
 
     ``earlier`` has, by name, the hashes of what the earlier steps wrote; a step such as a report may read all
-    of them, and the figures that the recipe names under ``results``. References are hashed as they are, not as paths, so that a run can be moved and stays finished.
+    of them, and the figures that the recipe names under ``results``. References are hashed as they are, not
+    as paths, so that a run can be moved and stays finished.
     """
     from pairsmith.data.splits import split_of
     from pairsmith.runs.storage import hash_json

@@ -166,7 +166,8 @@ def _other_work(out: Place, earlier: Manifest, identity: Identity, changes: list
     state = "a finished" if earlier.complete else "an unfinished"
     if earlier.step != identity.step:  # all settings differ, so their list would tell nothing
         return OtherWorkError(
-            f"{out} holds {state} run of {earlier.step}, not of {identity.step}; give another folder as --out",
+            f"{out} holds {state} run of {earlier.step}, not of {identity.step}; "
+            "give another folder as --out",
             "settings",
         )
     shown = "; ".join(changes[:8]) + (f"; and {len(changes) - 8} more" if len(changes) > 8 else "")

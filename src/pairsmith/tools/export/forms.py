@@ -123,7 +123,10 @@ FORMS: Mapping[FormName, RowForm] = {
 
 
 def _belonging(kind: RowKind, form: str, other_kinds: Sequence[str] = ()) -> tuple[str, str]:
-    """The columns of the query and of the document; ``other_kinds`` are further kinds that the format takes."""
+    """The columns of the query and of the document.
+
+    ``other_kinds`` are the names of further kinds of rows that the format takes, for the message.
+    """
     if kind.name not in _BELONG:
         names = ", ".join([*other_kinds, *_BELONG, WITH_NEGATIVES.name])
         raise SettingsError(f"--form {form} is for {names}; these rows are {kind.name}")
