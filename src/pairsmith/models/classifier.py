@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.core.arguments import checked_texts
+from pairsmith.core.arguments import checked_texts, model_name
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError, SettingsError, first_line
 from pairsmith.core.model_names import DtypeName, resolve_model
@@ -170,13 +170,18 @@ def is_classifier(model: str) -> bool:
 
 
 def load_classifier(
-    model: str, *, device: str = "auto", dtype: DtypeName = "float32", max_length: int | None = None
+    model: str | Path,
+    *,
+    device: str = "auto",
+    dtype: DtypeName = "float32",
+    max_length: int | None = None,
 ) -> TextClassifier:
     """Load the classifier in the folder ``model``, which ``train-classifier`` wrote.
 
     Raises:
         ModelError: the folder holds no classifier, or a damaged one.
     """
+    model = model_name(model)
     if not is_classifier(model):
         raise ModelError(f"{model} holds no classifier; give a folder that train-classifier wrote")
     folder = Path(resolve_model(model))

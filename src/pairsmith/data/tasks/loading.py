@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from pairsmith.core.errors import TaskError, known_names_hint
-from pairsmith.core.validation import KeyPath, ValidationFault, errors_of
+from pairsmith.core.validation import KeyPath, ValidationFault, dotted, errors_of
 from pairsmith.data.tasks.spec import TaskSpec, faults, label_key
 
 if TYPE_CHECKING:
@@ -32,12 +32,28 @@ def builtin_path(name: str) -> Path:
     return _BUILTIN / f"{name}.yaml"
 
 
-def load_task(name_or_path: str | Path) -> TaskSpec:
-    """The built-in task with this name, or the task in the YAML file at this path.
+def load_task(name_or_path: str | Path | Mapping[str, Any]) -> TaskSpec:
+    """The built-in task with this name, the task in the YAML file at this path, or the task in a mapping.
 
     A text that is not the name of a built-in task is a path if it ends with ``.yaml`` or ``.yml``, contains a
-    ``/``, or is the path of an existing file.
+    ``/``, or is the path of an existing file. A mapping has the keys and values that a YAML file would have.
+
+    Raises:
+        TaskError: there is no such task or file, or a mistake in it.
     """
+    if isinstance(name_or_path, Mapping):
+        try:
+            return TaskSpec.model_validate(dict(name_or_path))
+        except ValidationError as error:
+            messages = (
+                f"{dotted(f.where)}: {f.text}" if f.where else f.text for f in errors_of(error, TaskSpec)
+            )
+            raise TaskError("\n".join(messages)) from error
+    if not isinstance(name_or_path, str | Path):
+        raise TaskError(
+            "a task is given by its name, by the path of its YAML file, or as a mapping, not as an object of "
+            f"the type {type(name_or_path).__name__}"
+        )
     name = str(name_or_path)
     is_path = name.endswith((".yaml", ".yml")) or "/" in name or len(Path(name).parts) > 1
     with suppress(OSError):  # a text that is too long for a path
