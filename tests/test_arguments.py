@@ -380,7 +380,7 @@ def test_a_task_can_be_given_as_a_mapping():
     )
     assert (task.label_names, task.counters("same")) == (("same", "other"), ("other",))
     del labels["other"]["instruction"]
-    with pytest.raises(TaskError, match=r"^labels\.1\.instruction: missing"):
+    with pytest.raises(TaskError, match=r"^labels\.other\.instruction: missing"):
         pairsmith.load_task({"name": "own", "description": "d", "kind": "pair", "labels": labels})
     with pytest.raises(TaskError, match="or as a mapping, not as an object of the type list"):
         pairsmith.load_task(["sts"])

@@ -42,13 +42,7 @@ def load_task(name_or_path: str | Path | Mapping[str, Any]) -> TaskSpec:
         TaskError: there is no such task or file, or a mistake in it.
     """
     if isinstance(name_or_path, Mapping):
-        try:
-            return TaskSpec.model_validate(dict(name_or_path))
-        except ValidationError as error:
-            messages = (
-                f"{dotted(f.where)}: {f.text}" if f.where else f.text for f in errors_of(error, TaskSpec)
-            )
-            raise TaskError("\n".join(messages)) from error
+        return _task_in(name_or_path)
     if not isinstance(name_or_path, str | Path):
         raise TaskError(
             "a task is given by its name, by the path of its YAML file, or as a mapping, not as an object of "
@@ -59,6 +53,17 @@ def load_task(name_or_path: str | Path | Mapping[str, Any]) -> TaskSpec:
     with suppress(OSError):  # a text that is too long for a path
         is_path = is_path or Path(name).is_file()
     return read_task(Path(name) if is_path and name not in builtin_tasks() else builtin_path(name))
+
+
+def _task_in(mapping: Mapping[str, Any]) -> TaskSpec:
+    try:
+        return TaskSpec.model_validate(dict(mapping))
+    except ValidationError as error:
+        lines = []
+        for fault in errors_of(error, TaskSpec):
+            place = dotted(_with_label_key(fault.where, mapping.get("labels")))
+            lines.append(f"{place}: {fault.text}" if place else fault.text)
+        raise TaskError("\n".join(lines)) from error
 
 
 def read_task(path: Path) -> TaskSpec:
