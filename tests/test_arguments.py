@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pairsmith
@@ -10,6 +11,7 @@ from pairsmith.core.errors import InputError, SettingsError, TaskError, UserErro
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.schemas import GradedPair, LabelledPair, LabelledText, ScoredPair
 from pairsmith.data.squad import Question
+from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.language.scripted import ScriptedModel
 
 pytestmark = pytest.mark.slow
@@ -212,11 +214,19 @@ def test_rows_and_pairs_of_invalid_values_are_refused():
         ),
         (
             lambda: pairsmith.train_encoder(LOADED, {PAIR}),
-            "pairs must be a list of ScoredPairs; a set has no",
+            "pairs must be a list of ScoredPairs; a set has no order: give a list$",
         ),
         (
             lambda: pairsmith.make_training_set([ScoredPair("1", "a", "b", float("nan"))]),
             r"rows\[0\].score must be a finite number; it is nan",
+        ),
+        (
+            lambda: pairsmith.evaluate_sts(LOADED, [GradedPair("a", "", 1.0)]),
+            r"the sentence2 of data\[0\] is blank; leave it out",
+        ),
+        (
+            lambda: pairsmith.find_hard_negatives([("a", "b"), ("a", " ")], ["c"], LOADED),
+            r"the positive of pairs\[1\] is blank; leave it out",
         ),
         (
             lambda: pairsmith.evaluate_sts(LOADED, [GradedPair("a", "b\ud800", 1.0)]),
@@ -322,6 +332,10 @@ def test_numpy_texts_become_plain_texts():
             lambda: pairsmith.run_recipe({"steps": []}, "out"),
             "recipe must be the name of a recipe or the path",
         ),
+        (
+            lambda: pairsmith.run_recipe("quickstart", None),
+            "out must be the path of a folder, not of the type NoneType",
+        ),
         (lambda: pairsmith.load_encoder("pairsmith:tiny", pooling="max"), "pooling must be one of default,"),
         (lambda: pairsmith.load_encoder("pairsmith:tiny", layers=0), "layers must be at least 1, not 0"),
         (
@@ -384,3 +398,10 @@ def test_a_task_can_be_given_as_a_mapping():
         pairsmith.load_task({"name": "own", "description": "d", "kind": "pair", "labels": labels})
     with pytest.raises(TaskError, match="or as a mapping, not as an object of the type list"):
         pairsmith.load_task(["sts"])
+
+
+def test_a_classifier_predicts_nothing_for_no_texts_and_refuses_blank_ones():
+    classifier = TextClassifier(LOADED, ("bad", "good"), np.zeros((2, 3)), np.zeros(2), None)
+    assert classifier.predict([]) == []
+    with pytest.raises(InputError, match=r"^texts\[1\] is blank; leave it out$"):
+        classifier.predict(["a", ""])

@@ -8,7 +8,13 @@ from sentence_transformers import SentenceTransformer
 
 from pairsmith.cli.recipes import find_recipe, load_recipe
 from pairsmith.cli.running import run_recipe as run_planned
-from pairsmith.core.arguments import check_loaded, check_progress, checked_rows, checked_whole_number
+from pairsmith.core.arguments import (
+    check_loaded,
+    check_not_blank,
+    check_progress,
+    checked_rows,
+    checked_whole_number,
+)
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
@@ -206,7 +212,8 @@ def evaluate_sts(
         by the name of each test set, its scores; a list of pairs is a test set named ``pairs``.
 
     Raises:
-        InputError: the data cannot be read, pairs are of another class, or all grades are equal.
+        InputError: the data cannot be read, pairs are of another class or have a blank text, or all
+            grades are equal.
         ModelError: a vector is not finite, or all pairs have the same cosine.
         SettingsError: the encoder is not loaded, or ``bootstrap`` or ``seed`` is no whole number of at
             least 0.
@@ -216,7 +223,10 @@ def evaluate_sts(
     if isinstance(data, str | Path):
         test_sets = read_sts(place(str(data)), suites or None)
     else:
-        test_sets = [StsSuite("pairs", {"pairs": tuple(checked_rows(data, "data", GradedPair, ScoredPair))})]
+        pairs = checked_rows(data, "data", GradedPair, ScoredPair)
+        for column in ("sentence1", "sentence2"):
+            check_not_blank((getattr(pair, column) for pair in pairs), f"the {column} of data")
+        test_sets = [StsSuite("pairs", {"pairs": tuple(pairs)})]
     return sts_scores(lambda texts: encode_texts(encoder, texts), test_sets, bootstrap=bootstrap, seed=seed)
 
 
@@ -258,6 +268,8 @@ def run_recipe(
             "recipe must be the name of a recipe or the path of its YAML file, not of the type "
             f"{type(recipe).__name__}"
         )
+    if not isinstance(out, str | Path):
+        raise SettingsError(f"out must be the path of a folder, not of the type {type(out).__name__}")
     planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
     return run_planned(planned, place(str(out)), progress or Silent())
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress
@@ -66,7 +66,7 @@ def checked_whole_number(value: object, name: str, least: int = 0, most: int | N
     Raises:
         SettingsError: the argument is anything else.
     """
-    if not isinstance(value, Integral) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise SettingsError(f"{name} must be a whole number, not {value!r:.60}")
     number = int(value)
     if number < least:
@@ -78,7 +78,7 @@ def checked_whole_number(value: object, name: str, least: int = 0, most: int | N
 
 def checked_number(value: object, name: str) -> float:
     """The argument ``name`` as a finite number; a ``SettingsError`` if it is anything else."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise SettingsError(f"{name} must be a finite number, not {value!r:.60}")
     return float(value)
 
@@ -97,7 +97,7 @@ def checked_texts(texts: Iterable[T], name: str, *others: type) -> list[T]:
             raise InputError(f"{name} must be a list of texts; {name}[{index}] is {_kind(item)}")
         if isinstance(item, str):
             _check_unicode(item, f"{name}[{index}]")
-    return [str(item) if isinstance(item, str) else item for item in items]  # type: ignore[misc] - a str is a T
+    return [cast(T, str(item)) if isinstance(item, str) else item for item in items]
 
 
 def check_not_blank(texts: Iterable[object], name: str) -> None:
@@ -143,7 +143,7 @@ def checked_rows(rows: Iterable[T], name: str, *classes: "type[DataclassInstance
                 raise InputError(f"{name}[{index}].{field.name} must be {class_name}; it is {_kind(value)}")
             if isinstance(value, str):
                 _check_unicode(value, f"{name}[{index}].{field.name}")
-            elif field_class is Real and not math.isfinite(value):
+            elif isinstance(value, Real) and not math.isfinite(value):
                 raise InputError(f"{name}[{index}].{field.name} must be a finite number; it is {value}")
     return items
 
@@ -163,7 +163,8 @@ def _items(values: Iterable[T], name: str, plural: str) -> list[T]:
     if isinstance(values, str):
         raise InputError(f"{name} must be a list of {plural}, not a single text")
     if isinstance(values, set | frozenset):
-        raise InputError(f"{name} must be a list of {plural}; a set has no order: give sorted(…)")
+        ordered = "give sorted(…)" if plural == "texts" else "give a list"
+        raise InputError(f"{name} must be a list of {plural}; a set has no order: {ordered}")
     # A mapping would give its keys, and a table the names of its columns.
     is_table = hasattr(values, "columns")
     if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes) or is_table:

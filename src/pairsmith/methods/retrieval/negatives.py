@@ -21,6 +21,7 @@ from torch import Tensor
 
 from pairsmith.core.arguments import (
     check_loaded,
+    check_not_blank,
     checked_number,
     checked_pairs,
     checked_texts,
@@ -99,6 +100,9 @@ def find_hard_negatives(
         raise SettingsError(f"share must be above 0 and at most 1, not {share:g}")
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     all_pairs, corpus = checked_pairs(pairs, "pairs"), checked_texts(corpus, "corpus")
+    check_not_blank(corpus, "corpus")
+    check_not_blank((query for query, _ in all_pairs), "the query of pairs")
+    check_not_blank((positive for _, positive in all_pairs), "the positive of pairs")
     # Encode queries, corpus and positives.
     queries, x = distinct_unit_vectors(encoder, (query for query, _ in all_pairs), "query", "pairs")
     texts, y = distinct_unit_vectors(encoder, corpus, "document", "corpus")
