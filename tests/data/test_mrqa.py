@@ -56,6 +56,15 @@ def test_its_passages_are_read_without_the_header(tmp_path):
     assert documents == [(ROW["context"], "train.jsonl.gz:2"), ("A dog.", "train.jsonl.gz:3")]
 
 
+@pytest.mark.parametrize("rows", [(HEADER, ROW, HEADER, ROW), ({}, HEADER, ROW, ROW)])
+def test_headers_of_joined_files_and_below_a_blank_line_are_not_rows(tmp_path, rows):
+    path = tmp_path / "joined.jsonl"
+    path.write_text("".join(f"{json.dumps(row) if row else ''}\n" for row in rows))
+    assert [question.id for question in read_questions(path)] == ["q1", "q3", "q1", "q3"]
+    where = [document.where for document in read_documents(open_passages(str(path)))]
+    assert where == [f"joined.jsonl:{number}" for number, row in enumerate(rows, 1) if row is ROW]
+
+
 def test_a_column_called_header_may_hold_texts(tmp_path):
     path = write(tmp_path / "in.jsonl.gz", {"header": "One."}, {"header": "Two."})
     assert [record.text for record in read_texts(path, columns=["header"])] == ["One.", "Two."]

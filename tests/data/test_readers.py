@@ -4,6 +4,7 @@ import json
 import lzma
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -68,6 +69,15 @@ class TestPlainText:
         records = [("One.", 1), (long, 3), ("Two", 4)]
         assert list(read_texts(path)) == [TextRecord(text, f"{path.name}:{n}") for text, n in records]
 
+    @pytest.mark.parametrize("data", [b"One.\rTwo.", b"One.\nTwo."])
+    def test_a_file_is_opened_once(self, put, monkeypatch, data):
+        path, opened, open_file = put("in.txt", data), [], Path.open
+        monkeypatch.setattr(
+            Path, "open", lambda *args, **kw: opened.append(args[0]) or open_file(*args, **kw)
+        )
+        assert texts(path) == ["One.", "Two."]
+        assert opened == [path]
+
     @pytest.mark.parametrize("end", ["\n", "\r\n"])
     def test_a_carriage_return_within_a_line_divides_no_text(self, put, end):
         lines = ["x" * 100_000 + "\ry", "one\rtext"]
@@ -93,6 +103,9 @@ class TestPlainText:
 
     def test_a_file_that_is_not_gzip_says_so(self, put):
         assert "is not a valid gzip file" in fault(put("in.txt.gz", "plain"))
+
+    def test_bytes_that_are_not_text_in_a_gzip_file(self, put):
+        assert "in.txt.gz:2: not UTF-8 (byte 0xe9" in fault(put("in.txt.gz", gzip.compress(b"One.\n\xe9\n")))
 
     def test_a_line_of_forty_megabytes(self, put):
         long = "x" * 40_000_000

@@ -1,5 +1,6 @@
 """What ``pairsmith status`` says, and the log that it reads."""
 
+import gc
 import json
 
 import pyarrow as pa
@@ -9,6 +10,8 @@ from tests.folders import write_folder
 from pairsmith.core.errors import FolderError, redacted
 from pairsmith.runs import Card, Growth, ShardSpec
 from pairsmith.runs import log as logs
+from pairsmith.runs.folder import ShardEntry
+from pairsmith.runs.journal import Journal
 from pairsmith.runs.log import log, recent
 from pairsmith.runs.status import status_lines, status_of
 
@@ -188,3 +191,17 @@ def test_rows_without_a_score_and_labels_with_odd_letters_are_counted(out):
     rows = pa.table({"id": list("abcd"), "label": ["x\x1b[31mred", "x\x1b[31mred", None, "y"]}, schema=schema)
     write_folder(out, {"train": rows}, step="mix")
     assert status_lines(out)[1:] == ["            2 of label x [31mred", "            1 of label y"]
+
+
+def test_the_entries_of_many_shards_are_read_without_searches_for_garbage(tmp_path):
+    Journal(tmp_path).add([ShardEntry(shard=number, files=()) for number in range(10_000)])
+    searches = []
+    gc.collect()
+    gc.callbacks.append(lambda phase, _: searches.append(phase))
+    try:
+        journal = Journal.read(tmp_path)
+    finally:
+        gc.callbacks.pop()
+    assert len(journal.entries) == 10_000
+    assert searches.count("start") <= 2  # before and after the entries are read
+    assert gc.isenabled()

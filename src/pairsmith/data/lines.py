@@ -14,18 +14,14 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, reaching
 from pairsmith.data.signatures import refuse_other_format
 
-_BLOCK = 2**16
-"""Number of bytes that are searched at once for the ends of lines."""
-
 
 def read_lines(path: Place) -> Iterator[tuple[int, str]]:
     """Yield each line of a UTF-8 file (also ``.gz``), without line end and BOM, after its number from 1."""
     number = 0
     with reaching(path, InputError):
         try:
-            old_mac = _is_old_mac(path)
             with _open(path) as stream:
-                for number, raw in enumerate(_old_mac_lines(stream) if old_mac else stream, start=1):
+                for number, raw in enumerate(_divided(stream), start=1):
                     yield number, _decode(raw, path, number)
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise InputError(
@@ -44,28 +40,14 @@ def _open(path: Place) -> Iterator[IO[bytes]]:
             yield cast(IO[bytes], stream)
 
 
-def _is_old_mac(path: Place) -> bool:
-    """Whether a file has carriage returns and no line feeds. The file is read up to its first line feed."""
-    returns = False
-    with _open(path) as stream:
-        while block := stream.read(_BLOCK):
-            if b"\n" in block:
-                return False
-            returns = returns or b"\r" in block
-    return returns
-
-
-def _old_mac_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """The lines of a file whose lines end with carriage returns, without these."""
-    parts: list[bytes] = []  # the parts of a line that goes on in the next block
-    while block := stream.read(_BLOCK):
-        part, *others = block.split(b"\r")
-        parts.append(part)
-        for part in others:
-            yield b"".join(parts)
-            parts = [part]
-    if any(parts):
-        yield b"".join(parts)
+def _divided(stream: IO[bytes]) -> Iterator[bytes]:
+    """The lines of a stream; it is read only once, as each opening of a file in a store is a request."""
+    first = stream.readline()
+    if first.endswith(b"\n"):
+        yield first
+        yield from stream
+    elif first:  # the file has no line feed
+        yield from first.removesuffix(b"\r").split(b"\r")
 
 
 def _decode(raw: bytes, path: Place, number: int) -> str:

@@ -1,7 +1,7 @@
 """Recognises files of other formats than their names say, by their first bytes."""
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.paths import Place
+from pairsmith.core.paths import Place, display_name
 
 _SIGNATURES = {
     b"\x1f\x8b": "compressed by gzip; give it a name that ends in .gz",
@@ -17,7 +17,12 @@ _LONGEST = max(map(len, _SIGNATURES))
 
 
 def refuse_other_format(path: Place) -> None:
-    """Raise an ``InputError`` if a file that is read as text begins with the bytes of a binary format."""
+    """Raise an ``InputError`` if a file that is read as text begins with the bytes of a binary format.
+
+    Files whose names end in ``.gz`` are unpacked before they are read, so their first bytes say nothing.
+    """
+    if display_name(path).lower().endswith(".gz"):
+        return
     with path.open("rb") as stream:
         first = stream.read(_LONGEST)
     for signature, description in _SIGNATURES.items():

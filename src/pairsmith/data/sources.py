@@ -6,7 +6,8 @@ from column to value. The readers turn these mappings into typed records.
 Decisions about the formats:
 
 - For the ends of lines, see ``lines``.
-- The header of MRQA's files, ``{"header": {...}}`` in the first line, is not a row.
+- The header of MRQA's files, ``{"header": {...}}``, is not a row. It is in the first line, or in several
+  lines of a file into which several of them were joined.
 - ``.csv`` is read with standard quoting. The separator is ``;`` if the header has a ``;`` and no ``,``, as
   Excel writes files in many countries.
 - ``.tsv`` is read without quoting, because most corpora in this format have quotation marks that quote
@@ -194,7 +195,7 @@ def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
         if not isinstance(value, dict):
             excerpt = json.dumps(value)[:20]
             raise InputError(f"{where}: {excerpt} is not a JSON object with columns such as text")
-        if number == 1 and value.keys() == {"header"} and isinstance(value["header"], dict):
+        if value.keys() == {"header"} and isinstance(value["header"], dict):
             continue
         yield where, value
 

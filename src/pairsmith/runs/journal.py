@@ -12,8 +12,10 @@ The journal is kept when the run is finished. ``manifest.json`` then has the sam
 is damaged, the other is used.
 """
 
+import gc
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Self
 
 from pydantic import ValidationError
@@ -43,7 +45,7 @@ class Journal:
     def read(cls, out: Place) -> Self:
         """The journal of the folder ``out``; empty if the folder has none."""
         journal = cls(out)
-        with reaching(out / JOURNAL, StorageError):
+        with reaching(out / JOURNAL, StorageError), _without_collections():
             files = _parts(out / JOURNAL)
             for part, data in zip(files, several(lambda part: part.read_bytes(), files), strict=True):
                 journal._begin(int(part.stem))
@@ -82,6 +84,18 @@ class Journal:
 
     def _begin(self, number: int) -> None:
         self._number, self._lines = number, []
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """A context in which Python does not search for garbage: it would search all entries, again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def read_run(out: Place) -> Manifest | None:
