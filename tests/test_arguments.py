@@ -1,14 +1,17 @@
-"""What public functions say to a model or task by its name, a single text, other rows, and None among texts."""
+"""What public functions say to arguments of the wrong kind, such as a name instead of a loaded model."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pairsmith
-from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.arguments import checked_texts
+from pairsmith.core.errors import InputError, SettingsError, TaskError, UserError
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.schemas import GradedPair, LabelledPair, LabelledText, ScoredPair
 from pairsmith.data.squad import Question
+from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.language.scripted import ScriptedModel
 
 pytestmark = pytest.mark.slow
@@ -167,3 +170,238 @@ def test_a_training_set_is_what_postprocess_makes():
     ):
         with pytest.raises(SettingsError, match=message):
             pairsmith.make_training_set(rows, **options)
+
+
+class Table:
+    """Iterates over the names of its columns, as a DataFrame of pandas does."""
+
+    columns = ("text",)
+
+    def __iter__(self):
+        return iter(self.columns)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (Table(), "inputs must be a list of texts; it is of the type Table; give one of its columns"),
+        ({"a": 1}, "inputs must be a list of texts; it is of the type dict"),
+        ({"a"}, "inputs must be a list of texts; a set has no order: give sorted(…)"),
+        (b"a", "inputs must be a list of texts; it is of the type bytes"),
+        (["a", " \n"], "inputs[1] is blank; leave it out"),
+        (
+            ["a\udc80"],
+            "inputs[0] is not valid Unicode: the character 2 is the surrogate '\\udc80'; read its file with the "
+            "right encoding, or with errors='replace'",
+        ),
+    ],
+)
+def test_what_would_be_read_as_other_texts_is_refused(texts, message):
+    for call in (
+        lambda: pairsmith.generate_pairs(TASK, MODEL, texts),
+        lambda: pairsmith.mine_pairs(texts, ["a"], LOADED),
+    ):
+        with pytest.raises(InputError) as refused:
+            call()
+        assert str(refused.value) == message
+
+
+def test_rows_and_pairs_of_invalid_values_are_refused():
+    for call, message in (
+        (
+            lambda: pairsmith.train_encoder(LOADED, Table()),
+            "pairs must be a list of ScoredPairs; it is of the",
+        ),
+        (
+            lambda: pairsmith.train_encoder(LOADED, {PAIR}),
+            "pairs must be a list of ScoredPairs; a set has no order: give a list$",
+        ),
+        (
+            lambda: pairsmith.make_training_set([ScoredPair("1", "a", "b", float("nan"))]),
+            r"rows\[0\].score must be a finite number; it is nan",
+        ),
+        (
+            lambda: pairsmith.evaluate_sts(LOADED, [GradedPair("a", "", 1.0)]),
+            r"the sentence2 of data\[0\] is blank; leave it out",
+        ),
+        (
+            lambda: pairsmith.find_hard_negatives([("a", "b"), ("a", " ")], ["c"], LOADED),
+            r"the positive of pairs\[1\] is blank; leave it out",
+        ),
+        (
+            lambda: pairsmith.evaluate_sts(LOADED, [GradedPair("a", "b\ud800", 1.0)]),
+            r"data\[0\].sentence2 is not valid Unicode",
+        ),
+        (
+            lambda: pairsmith.find_hard_negatives([("a", "\ud800")], ["c"], LOADED),
+            r"a text of pairs\[0\] is not valid Unicode",
+        ),
+        (
+            lambda: pairsmith.make_training_set([PAIR, ScoredPair("2", "a", "b", 0.7)], TASK),
+            r"rows\[1\] has the label 0.7, which the task sts does not have \(1, 0.5, 0\)",
+        ),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()
+
+
+def test_numpy_texts_become_plain_texts():
+    class Text(str):
+        __slots__ = ()
+
+    written = pairsmith.generate_pairs(TASK, MODEL, [Text("A dog runs.")], seed=1)
+    assert {type(reject.id) for reject in written.rejects} == {str}
+    assert type(checked_texts([Text("a")], "texts")[0]) is str
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: pairsmith.mine_pairs(["a"], ["b"], LOADED, k="3"), "k must be a whole number, not '3'"),
+        (lambda: pairsmith.mine_pairs(["a"], ["b"], LOADED, k=2.5), "k must be a whole number, not 2.5"),
+        (lambda: pairsmith.mine_pairs(["a"], ["b"], LOADED, best=-1), "best must be at least 1, not -1"),
+        (
+            lambda: pairsmith.mine_pairs(["a"], ["b"], LOADED, threshold=float("nan")),
+            "threshold must be a finite number, not nan",
+        ),
+        (
+            lambda: pairsmith.find_hard_negatives([("a", "b")], ["c"], LOADED, count="1"),
+            "count must be a whole number, not '1'",
+        ),
+        (
+            lambda: pairsmith.find_hard_negatives([("a", "b")], ["c"], LOADED, ranks=5),
+            "ranks must be a first and a last place, counted from 1, not 5",
+        ),
+        (
+            lambda: pairsmith.find_hard_negatives([("a", "b")], ["c"], LOADED, ranks=(1, 2.5)),
+            "each of ranks must be a whole number, not 2.5",
+        ),
+        (
+            lambda: pairsmith.find_hard_negatives([("a", "b")], ["c"], LOADED, share="a"),
+            "share must be a finite number, not 'a'",
+        ),
+        (lambda: pairsmith.label_questions([QUESTION], LOADED, top=0), "top must be at least 1, not 0"),
+        (
+            lambda: pairsmith.answer_with_student(LOADED, ["a"], ["b"], max_answer_tokens=0),
+            "max_answer_tokens must be at least 1, not 0",
+        ),
+        (
+            lambda: pairsmith.evaluate_sts(LOADED, [PAIR], bootstrap=-1),
+            "bootstrap must be at least 0, not -1",
+        ),
+        (lambda: pairsmith.evaluate_classification(LOADED, [TEXT], seed=None), "seed must be a whole number"),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], seed="1"),
+            "seed must be a whole number, not '1'",
+        ),
+        (lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], seed=2**63), "seed must be at most"),
+        (
+            lambda: pairsmith.generate_texts(TEXTS_TASK, MODEL, rows=2.5),
+            "rows must be a whole number, not 2.5",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], decoding={"top_k": 3}),
+            'decoding must be a Decoding, such as task.decoding.model_copy(update={"top_k": 10}), not',
+        ),
+        (
+            lambda: pairsmith.generate_pairs(
+                TASK, MODEL, ["a"], decoding=TASK.decoding.model_copy(update={"per_inpt": 3})
+            ),
+            "decoding: per_inpt: unknown key; did you mean 'per_input'?",
+        ),
+        (
+            lambda: pairsmith.generate_texts(
+                TEXTS_TASK, MODEL, decoding=TEXTS_TASK.decoding.model_copy(update={"top_p": 5})
+            ),
+            "decoding: top_p: should be less than or equal to 1, not 5",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=5),
+            "rule must be a function or its dotted",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule="guidance"),
+            "no rule is called 'guidance'; give package.module.function, or name a built-in rule in decoding",
+        ),
+        (
+            lambda: pairsmith.load_question_generator("cloze", {"answers": "x"}),
+            "options must be pairsmith.methods.quip.options.GenerationOptions(…)",
+        ),
+        (lambda: pairsmith.train_encoder(LOADED, [PAIR], progress=True), "progress must be pairsmith.core"),
+        (
+            lambda: pairsmith.run_recipe({"steps": []}, "out"),
+            "recipe must be the name of a recipe or the path",
+        ),
+        (
+            lambda: pairsmith.run_recipe("quickstart", None),
+            "out must be the path of a folder, not of the type NoneType",
+        ),
+        (lambda: pairsmith.load_encoder("pairsmith:tiny", pooling="max"), "pooling must be one of default,"),
+        (lambda: pairsmith.load_encoder("pairsmith:tiny", layers=0), "layers must be at least 1, not 0"),
+        (
+            lambda: pairsmith.load_encoder("pairsmith:tiny", dtype="fp16"),
+            "dtype must be one of auto, float32,",
+        ),
+        (
+            lambda: pairsmith.load_encoder("pairsmith:tiny", device=0),
+            "no device is called '0'; known: auto, cpu",
+        ),
+    ],
+)
+def test_an_option_of_another_type_or_out_of_bounds_is_refused(call, message):
+    with pytest.raises(SettingsError) as refused:
+        call()
+    assert str(refused.value).startswith(message)
+
+
+class SavedModel:
+    """Stands in for a model of transformers that is already loaded."""
+
+    def save_pretrained(self, folder):
+        """Never called."""
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        pairsmith.load_language_model,
+        pairsmith.load_encoder,
+        pairsmith.load_reader,
+        pairsmith.load_student,
+        pairsmith.load_classifier,
+        pairsmith.load_question_generator,
+        lambda base: pairsmith.distil([QUESTION], base, labels="answers"),
+    ],
+)
+def test_a_model_is_loaded_by_its_name_or_path_alone(load, tmp_path):
+    with pytest.raises(SettingsError, match="the name of a model or the path of a folder; it is None$"):
+        load(None)
+    with pytest.raises(
+        SettingsError, match="of the type SavedModel; save it in a folder, and give the folder"
+    ):
+        load(SavedModel())
+    with pytest.raises(UserError, match="no-model"):
+        load(tmp_path / "no-model")
+
+
+def test_a_task_can_be_given_as_a_mapping():
+    labels = {
+        label: {"instruction": f'Task: Write {label}.\nText 1: "<X1>"\nText 2: "', "counter_labels": "others"}
+        for label in ("same", "other")
+    }
+    task = pairsmith.load_task(
+        {"name": "own", "description": "Two labels.", "kind": "pair", "labels": labels}
+    )
+    assert (task.label_names, task.counters("same")) == (("same", "other"), ("other",))
+    del labels["other"]["instruction"]
+    with pytest.raises(TaskError, match=r"^labels\.other\.instruction: missing"):
+        pairsmith.load_task({"name": "own", "description": "d", "kind": "pair", "labels": labels})
+    with pytest.raises(TaskError, match="or as a mapping, not as an object of the type list"):
+        pairsmith.load_task(["sts"])
+
+
+def test_a_classifier_predicts_nothing_for_no_texts_and_refuses_blank_ones():
+    classifier = TextClassifier(LOADED, ("bad", "good"), np.zeros((2, 3)), np.zeros(2), None)
+    assert classifier.predict([]) == []
+    with pytest.raises(InputError, match=r"^texts\[1\] is blank; leave it out$"):
+        classifier.predict(["a", ""])

@@ -8,7 +8,13 @@ from sentence_transformers import SentenceTransformer
 
 from pairsmith.cli.recipes import find_recipe, load_recipe
 from pairsmith.cli.running import run_recipe as run_planned
-from pairsmith.core.arguments import check_loaded, checked_rows
+from pairsmith.core.arguments import (
+    check_loaded,
+    check_not_blank,
+    check_progress,
+    checked_rows,
+    checked_whole_number,
+)
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
@@ -57,7 +63,8 @@ def make_training_set(
         the training rows, the validation rows, and the rejected rows.
 
     Raises:
-        InputError: ``rows`` contains an object that is not a row, or rows of several classes.
+        InputError: ``rows`` contains an object that is not a row, a label that the task does not have, or
+            rows of several classes.
         SettingsError: an option is unknown or has an invalid value, or the task is not loaded.
     """
     if "data" in options:
@@ -66,6 +73,8 @@ def make_training_set(
     if task is not None:
         check_loaded(task, "task", "counters", "load_task")
     rows = checked_rows(rows, "rows", ScoredPair, LabelledPair, LabelledText)
+    if task is not None:
+        _check_labels(rows, task)
     if len(classes := sorted({type(row).__name__ for row in rows})) > 1:
         raise InputError(f"rows must all be of one class, not {' and '.join(classes)}")
     return training_set_of(rows, task, how)
@@ -99,6 +108,7 @@ def train_encoder(
         SettingsError: an option is unknown or has an invalid value, or it is an argument of ``load_encoder``,
             or it has an effect only in a training with a folder; or the encoder is not loaded.
     """
+    check_progress(progress)
     if of_encoder := sorted(_OF_ENCODER & options.keys()):
         raise SettingsError(f"train_encoder: give {', '.join(of_encoder)} to load_encoder, or leave it out")
     refuse_options_of_steps("train_encoder", options)
@@ -138,6 +148,7 @@ def train_classifier(
             or rows are of another class.
         SettingsError: an option is unknown or has an invalid value, or the encoder is not loaded.
     """
+    check_progress(progress)
     how = options_of("train_classifier", ClassifierOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     train = _columns(checked_rows(texts, "texts", LabelledText))
@@ -162,9 +173,11 @@ def evaluate_classification(
 
     Raises:
         InputError: there are no texts, rows are of another class, or a label is unknown to the classifier.
-        SettingsError: the classifier is not loaded.
+        SettingsError: the classifier is not loaded, or ``bootstrap`` or ``seed`` is no whole number of at
+            least 0.
     """
     check_loaded(classifier, "classifier", "by_names", "load_classifier")
+    bootstrap, seed = checked_whole_number(bootstrap, "bootstrap"), checked_whole_number(seed, "seed")
     texts = checked_rows(texts, "texts", LabelledText)
     labels = [text.label for text in texts]
     if not labels:
@@ -199,15 +212,21 @@ def evaluate_sts(
         by the name of each test set, its scores; a list of pairs is a test set named ``pairs``.
 
     Raises:
-        InputError: the data cannot be read, pairs are of another class, or all grades are equal.
+        InputError: the data cannot be read, pairs are of another class or have a blank text, or all
+            grades are equal.
         ModelError: a vector is not finite, or all pairs have the same cosine.
-        SettingsError: the encoder is not loaded.
+        SettingsError: the encoder is not loaded, or ``bootstrap`` or ``seed`` is no whole number of at
+            least 0.
     """
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
+    bootstrap, seed = checked_whole_number(bootstrap, "bootstrap"), checked_whole_number(seed, "seed")
     if isinstance(data, str | Path):
         test_sets = read_sts(place(str(data)), suites or None)
     else:
-        test_sets = [StsSuite("pairs", {"pairs": tuple(checked_rows(data, "data", GradedPair, ScoredPair))})]
+        pairs = checked_rows(data, "data", GradedPair, ScoredPair)
+        for column in ("sentence1", "sentence2"):
+            check_not_blank((getattr(pair, column) for pair in pairs), f"the {column} of data")
+        test_sets = [StsSuite("pairs", {"pairs": tuple(pairs)})]
     return sts_scores(lambda texts: encode_texts(encoder, texts), test_sets, bootstrap=bootstrap, seed=seed)
 
 
@@ -243,8 +262,28 @@ def run_recipe(
     Raises:
         UserError: there is a mistake in the recipe or in the inputs of a step.
     """
+    check_progress(progress)
+    if not isinstance(recipe, str | Path):
+        raise SettingsError(
+            "recipe must be the name of a recipe or the path of its YAML file, not of the type "
+            f"{type(recipe).__name__}"
+        )
+    if not isinstance(out, str | Path):
+        raise SettingsError(f"out must be the path of a folder, not of the type {type(out).__name__}")
     planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
     return run_planned(planned, place(str(out)), progress or Silent())
+
+
+def _check_labels(rows: Sequence[GeneratedRow], task: TaskSpec) -> None:
+    """Raise an ``InputError`` if a row has a label that is not one of the task's labels."""
+    known = {label.name for label in task.labels}
+    for index, row in enumerate(rows):
+        label = row.score if isinstance(row, ScoredPair) else row.label
+        if label not in known:
+            raise InputError(
+                f"rows[{index}] has the label {label}, which the task {task.name} does not have "
+                f"({', '.join(task.label_names)}); give the task that the rows were written for"
+            )
 
 
 def _columns(rows: Sequence[LabelledText]) -> LabelledTexts:

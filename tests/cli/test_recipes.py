@@ -761,6 +761,35 @@ def test_a_figure_that_is_not_there(recipe, steps, tmp_path, source, words):
         run_recipe(plan, tmp_path / "run", Silent())
 
 
+SUMMED_UP = """\
+name: summed-up
+steps:
+  - {name: a, step: measure, settings: {data: ./texts.txt}}
+  - {name: b, step: make, settings: {inputs: ./texts.txt}}
+  - {name: page, step: look, settings: {data: "@"}}
+results: {right: a/graded.all, wrong: a/all, rows: "b:rows"}
+"""
+
+
+def test_a_figure_that_is_not_there_is_told_at_once_and_stops_nothing(recipe, steps, calls, tmp_path, capsys):
+    """The later steps run, the other figures are written, and the mended recipe makes only the page anew."""
+    steps = {**steps, "look": Step(MeasureSettings, calls.measure, "Look at all.", of_runs=True)}
+    out = tmp_path / "run"
+    with pytest.raises(SettingsError, match=r"results\.wrong: .* has no all"):
+        run_recipe(load_recipe(recipe(SUMMED_UP), steps), out, Progress())
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[0].split(" ·")[0] for line in told] == [
+        *["step 1/3", "results.wrong", "step 2/3", "step 3/3"],
+    ]
+    assert calls.names == ["a", "b", "page"]
+    figures = json.loads((out / "results.json").read_text())
+    assert (figures["right"], figures["rows"], "wrong" in figures) == (71.234, 1234, False)
+    calls.clear()
+    mended = recipe(SUMMED_UP.replace("wrong: a/all", "wrong: a/graded.all"))
+    assert run_recipe(load_recipe(mended, steps), out, Silent())["wrong"] == 71.234
+    assert calls.names == ["page"]
+
+
 def test_the_table_is_plain():
     table = results_table({"spearman_before": 30.456, "pairs": 1234, "ci": [1.0, 2.5], "seconds": 61.2})
     assert table.splitlines() == [

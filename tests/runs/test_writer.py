@@ -205,7 +205,9 @@ class TestRefusing:
         )
 
     def test_another_step(self, refusal, done):
-        assert "step: generate there, postprocess here" in refusal(done, step="postprocess")
+        assert refusal(done, step="postprocess", settings={"augment": 2}) == (
+            f"{done} holds a finished run of generate, not of postprocess; give another folder as --out"
+        )
 
     def test_long_values_and_long_lists_are_cut(self, refusal, work, out):
         work.commit(work.start(out, settings={f"k{n}": "word " * 50 for n in range(10)}), 0)

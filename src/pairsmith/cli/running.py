@@ -74,6 +74,9 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
     folder is unchanged. A step that was stopped is continued if it can be. A step is started over if its
     settings are the same, but its input from earlier steps has changed.
 
+    A figure that a step's files do not hold is told when the step is finished, and the later steps run all
+    the same; the error is raised after the last step, when the other figures are written.
+
     Returns:
         the figures under the recipe's ``results``, and ``seconds``, the total time of the steps.
     """
@@ -93,27 +96,31 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
         header = f"step {number}/{len(recipe.steps)} · {planned.kind} → {folder}"
         settings = planned.settings(out)
         earlier = memory.contents([step.name for step in recipe.steps[: number - 1]])
-        fingerprint = _fingerprint(planned, settings, earlier)
+        fingerprint = _fingerprint(planned, settings, earlier, recipe.results)
         if memory.has_finished(planned.name, fingerprint, folder):
             progress.say(f"{header} · already done")
             continue
         progress.say(header)
         started = time.monotonic()
         if _reads_run(planned):
-            write_json(out / RESULTS, _figures(recipe, out, memory.record))
+            write_json(out / RESULTS, _figures(recipe, out, memory.record)[0])
         try:
             _run_step(planned, settings, folder, progress, memory)
             own = _fingerprint(planned, settings)
             memory.finish(
                 planned.name, FinishedStep(fingerprint=fingerprint, own=own, content=_content(folder))
             )
+            for fault in _figures(recipe, out, memory.record, only=planned.name)[1]:
+                progress.say(fault)
         finally:
             with suppress(StorageError):  # so that the error that ended the step is reported, not this one
                 memory.spend(planned.name, time.monotonic() - started)
         gc.collect()  # else a trainer's reference cycles would keep memory after the step
         trim()
-    figures = _figures(recipe, out, memory.record)
+    figures, faults = _figures(recipe, out, memory.record)
     write_json(out / RESULTS, figures)
+    if faults:
+        raise SettingsError("\n".join(faults))
     return figures
 
 
@@ -130,14 +137,25 @@ def closing_lines(recipe: Recipe, out: Place) -> Iterator[str]:
         yield f"next:  pairsmith search --model {model} --corpus {corpus}"
 
 
-def _figures(recipe: Recipe, out: Place, record: RunRecord) -> dict[str, Any]:
-    """The recipe's figures from the steps that are finished, and ``seconds``, the time of all steps."""
-    figures = {
-        name: figure_of(source, out, name)
-        for name, source in recipe.results.items()
-        if (match := RESULT.fullmatch(source)) and match["step"] in record.steps
-    }
-    return figures | {"seconds": round(sum(record.spent.values()), 1)}
+def _figures(
+    recipe: Recipe, out: Place, record: RunRecord, only: str = ""
+) -> tuple[dict[str, Any], list[str]]:
+    """The recipe's figures from the steps that are finished, and ``seconds``, the time of all steps.
+
+    With ``only``, the figures of the step with this name. Second, a message for each figure that the files of
+    its step do not hold.
+    """
+    figures: dict[str, Any] = {}
+    faults = []
+    for name, source in recipe.results.items():
+        match = RESULT.fullmatch(source)
+        if match is None or match["step"] not in ({only} if only else record.steps):
+            continue
+        try:
+            figures[name] = figure_of(source, out, name)
+        except SettingsError as error:
+            faults.append(str(error))
+    return figures | {"seconds": round(sum(record.spent.values()), 1)}, faults
 
 
 def _reads_run(planned: PlannedStep) -> bool:
@@ -265,12 +283,16 @@ def _record(recipe: Recipe, out: Place, fresh: bool) -> RunRecord:
 
 
 def _fingerprint(
-    planned: PlannedStep, settings: Settings, earlier: Mapping[str, str | None] | None = None
+    planned: PlannedStep,
+    settings: Settings,
+    earlier: Mapping[str, str | None] | None = None,
+    results: Mapping[str, str] | None = None,
 ) -> str:
     """A hash of what decides a step's output: its settings and, with ``earlier``, its inputs.
 
     ``earlier`` has, by name, the hashes of what the earlier steps wrote; a step such as a report may read all
-    of them. References are hashed as they are, not as paths, so that a run can be moved and stays finished.
+    of them, and the figures that the recipe names under ``results``. References are hashed as they are, not
+    as paths, so that a run can be moved and stays finished.
     """
     from pairsmith.data.splits import split_of
     from pairsmith.runs.storage import hash_json
@@ -280,7 +302,8 @@ def _fingerprint(
     content: dict[str, Any] = {}
     for key, value in values.items():
         if key in keys_of_run and earlier is not None:
-            content[key] = dict(earlier)  # not the run's folder, as this step's own folder is in it
+            # Not the hash of the run's folder, as this step's own folder is in it.
+            content[key] = [dict(earlier), dict(results or {})]
             continue
         for number, text in enumerate(texts_in(value)):
             if earlier is not None and text and exists(place(split_of(text)[0])):

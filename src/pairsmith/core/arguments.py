@@ -1,16 +1,18 @@
 """Checks of the arguments of public functions, for the most frequent mistakes of callers.
 
-These are the name of a model or task instead of the loaded object, a single text instead of a list of texts,
-rows of another class, and None among texts.
+These are the name of a model or task instead of the loaded object, a single text, a table or a set instead of
+a list of texts, rows of another class, None among texts, and numbers that are none or out of bounds.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.progress import Progress
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -35,17 +37,74 @@ def check_loaded(value: object, name: str, attribute: str, loader: str) -> None:
     raise SettingsError(f"{expected}; it is {_kind(value)}")
 
 
+def check_progress(progress: object) -> None:
+    """Raise a ``SettingsError`` if the argument ``progress`` is neither None nor a ``Progress``."""
+    if progress is not None and not isinstance(progress, Progress):
+        raise SettingsError(
+            "progress must be pairsmith.core.progress.Progress(), or None to show nothing, "
+            f"not {progress!r:.60}"
+        )
+
+
+def model_name(model: object, name: str = "model") -> str:
+    """The argument ``name`` as the name of a model; a path is the name of its folder.
+
+    Raises:
+        SettingsError: the argument is neither a text nor a path.
+    """
+    if isinstance(model, str | Path):
+        return str(model)
+    loaded = "; save it in a folder, and give the folder" if hasattr(model, "save_pretrained") else ""
+    raise SettingsError(
+        f"{name} must be the name of a model or the path of a folder; it is {_kind(model)}{loaded}"
+    )
+
+
+def checked_whole_number(value: object, name: str, least: int = 0, most: int | None = None) -> int:
+    """The argument ``name`` as a whole number of at least ``least`` and at most ``most``.
+
+    Raises:
+        SettingsError: the argument is anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise SettingsError(f"{name} must be a whole number, not {value!r:.60}")
+    number = int(value)
+    if number < least:
+        raise SettingsError(f"{name} must be at least {least}, not {number}")
+    if most is not None and number > most:
+        raise SettingsError(f"{name} must be at most {most}, not {number}")
+    return number
+
+
+def checked_number(value: object, name: str) -> float:
+    """The argument ``name`` as a finite number; a ``SettingsError`` if it is anything else."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise SettingsError(f"{name} must be a finite number, not {value!r:.60}")
+    return float(value)
+
+
 def checked_texts(texts: Iterable[T], name: str, *others: type) -> list[T]:
     """The argument ``name`` as a list of texts; objects of the classes ``others`` are allowed, too.
 
+    Texts of another class that inherits from ``str``, such as numpy's, are converted to ``str``.
+
     Raises:
-        InputError: the argument is not a list of these.
+        InputError: the argument is not a list of these, or a text is not valid Unicode.
     """
     items = _items(texts, name, "texts")
     for index, item in enumerate(items):
         if not isinstance(item, (str, *others)):
             raise InputError(f"{name} must be a list of texts; {name}[{index}] is {_kind(item)}")
-    return items
+        if isinstance(item, str):
+            _check_unicode(item, f"{name}[{index}]")
+    return [cast(T, str(item)) if isinstance(item, str) else item for item in items]
+
+
+def check_not_blank(texts: Iterable[object], name: str) -> None:
+    """Raise an ``InputError`` if a text of the argument ``name`` is empty or only white space."""
+    for index, text in enumerate(texts):
+        if isinstance(text, str) and not text.strip():
+            raise InputError(f"{name}[{index}] is blank; leave it out")
 
 
 def checked_pairs(pairs: Iterable[T], name: str) -> list[T]:
@@ -56,6 +115,8 @@ def checked_pairs(pairs: Iterable[T], name: str) -> list[T]:
             raise InputError(
                 f"{name} must be a list of pairs of texts, (query, positive); {name}[{index}] is {pair!r:.60}"
             )
+        for text in pair:
+            _check_unicode(text, f"a text of {name}[{index}]")
     return items
 
 
@@ -64,7 +125,7 @@ def checked_rows(rows: Iterable[T], name: str, *classes: "type[DataclassInstance
 
     Raises:
         InputError: the argument is not a list of such rows, or a field of a row that should be a text or a
-            number is not.
+            finite number is not.
     """
     names = " or ".join(f"{row_class.__name__}s" for row_class in classes)
     items = _items(rows, name, names)
@@ -80,15 +141,35 @@ def checked_rows(rows: Iterable[T], name: str, *classes: "type[DataclassInstance
             field_class, class_name = _KINDS.get(field.type, (object, ""))
             if not isinstance(value := getattr(row, field.name), field_class):
                 raise InputError(f"{name}[{index}].{field.name} must be {class_name}; it is {_kind(value)}")
+            if isinstance(value, str):
+                _check_unicode(value, f"{name}[{index}].{field.name}")
+            elif isinstance(value, Real) and not math.isfinite(value):
+                raise InputError(f"{name}[{index}].{field.name} must be a finite number; it is {value}")
     return items
+
+
+def _check_unicode(text: str, name: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{name} is not valid Unicode: the character {error.start + 1} is the surrogate "
+            f"{text[error.start]!a}; read its file with the right encoding, or with errors='replace'"
+        ) from None
 
 
 def _items(values: Iterable[T], name: str, plural: str) -> list[T]:
     """The values as a list; ``plural`` names the expected items in the ``InputError`` for anything else."""
     if isinstance(values, str):
         raise InputError(f"{name} must be a list of {plural}, not a single text")
-    if not isinstance(values, Iterable):
-        raise InputError(f"{name} must be a list of {plural}; it is {_kind(values)}")
+    if isinstance(values, set | frozenset):
+        ordered = "give sorted(…)" if plural == "texts" else "give a list"
+        raise InputError(f"{name} must be a list of {plural}; a set has no order: {ordered}")
+    # A mapping would give its keys, and a table the names of its columns.
+    is_table = hasattr(values, "columns")
+    if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes) or is_table:
+        column = "; give one of its columns" if is_table and plural == "texts" else ""
+        raise InputError(f"{name} must be a list of {plural}; it is {_kind(values)}{column}")
     return list(values)
 
 

@@ -39,6 +39,7 @@ _SHORTER = (
 )
 META = "meta"
 """torch's device without memory. A model on it has a tokenizer and limits, but no weights to compute with."""
+_DTYPES = ("auto", "float32", "bfloat16", "float16")
 _DEVICE = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
 _worker: int | None = None
 """The number of this worker process on its machine, from 0; None if this process is not a worker."""
@@ -77,6 +78,7 @@ def pick_device(device: str) -> str:
         device = next(kind for kind, count in counts.items() if count)
     if device == "cuda" and counts["cuda"] > 1 and _worker is not None:
         return f"cuda:{_worker % counts['cuda']}"
+    device = str(device)  # which may be an object of torch
     match = _DEVICE.fullmatch(device)
     if match is None:
         raise SettingsError(f"no device is called {device!r}; known: auto, cpu, mps, cuda, cuda:1 …")
@@ -95,6 +97,8 @@ def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float
 
     For ``auto`` it is bfloat16 if the device has instructions for it, else float32.
     """
+    if dtype not in _DTYPES:
+        raise SettingsError(f"dtype must be one of {', '.join(_DTYPES)}, not {dtype!r}")
     if dtype == "auto":
         return "bfloat16" if multiplies_fast("bfloat16", device) else "float32"
     return cast(Literal["float32", "bfloat16", "float16"], dtype)

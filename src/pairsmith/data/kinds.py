@@ -54,7 +54,9 @@ def kind_with(columns: Collection[str], source: str) -> RowKind:
     kind = next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
     if kind is None:
         sets = "; ".join(", ".join(sorted(needed)) for needed, _ in _KINDS)
-        raise InputError(f"{source} has the columns {', '.join(columns)}; expected one of these sets: {sets}")
+        raise InputError(
+            f"{source} has the columns {', '.join(columns)}; rename them to one of these sets: {sets}"
+        )
     return kind
 
 

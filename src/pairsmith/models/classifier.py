@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.core.arguments import checked_texts
+from pairsmith.core.arguments import check_not_blank, checked_texts, model_name
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError, SettingsError, first_line
 from pairsmith.core.model_names import DtypeName, resolve_model
@@ -82,7 +82,8 @@ class TextClassifier:
 
     def predict(self, texts: Sequence[str]) -> list[str]:
         """The predicted label of each text."""
-        return [self.labels[best] for best in self.scores(texts).argmax(axis=1).tolist()]
+        texts = checked_texts(texts, "texts")
+        return [self.labels[best] for best in self.scores(texts).argmax(axis=1).tolist()] if texts else []
 
 
 def text_unit_vectors(
@@ -96,7 +97,9 @@ def text_unit_vectors(
 
     A zero vector stays zero. ``advance`` is called after each batch with the number of its texts.
     """
-    vectors = encode_texts(encoder, checked_texts(texts, "texts"), batch_size=batch_size, advance=advance)
+    texts = checked_texts(texts, "texts")
+    check_not_blank(texts, "texts")
+    vectors = encode_texts(encoder, texts, batch_size=batch_size, advance=advance)
     if not np.isfinite(vectors).all():
         raise not_finite("the encoder gives vectors")
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -170,13 +173,18 @@ def is_classifier(model: str) -> bool:
 
 
 def load_classifier(
-    model: str, *, device: str = "auto", dtype: DtypeName = "float32", max_length: int | None = None
+    model: str | Path,
+    *,
+    device: str = "auto",
+    dtype: DtypeName = "float32",
+    max_length: int | None = None,
 ) -> TextClassifier:
     """Load the classifier in the folder ``model``, which ``train-classifier`` wrote.
 
     Raises:
         ModelError: the folder holds no classifier, or a damaged one.
     """
+    model = model_name(model)
     if not is_classifier(model):
         raise ModelError(f"{model} holds no classifier; give a folder that train-classifier wrote")
     folder = Path(resolve_model(model))

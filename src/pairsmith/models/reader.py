@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from pathlib import Path
 from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
+from pairsmith.core.arguments import checked_whole_number, model_name
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import resolve_model
 from pairsmith.models.encode import (
@@ -78,15 +80,21 @@ class Prediction:
 
 
 def load_reader(
-    model: str, *, fresh_head: bool = False, perceptrons: bool = False, seed: int = 0, **how: Unpack[Loading]
+    model: str | Path,
+    *,
+    fresh_head: bool = False,
+    perceptrons: bool = False,
+    seed: int = 0,
+    **how: Unpack[Loading],
 ) -> Reader:
     """Load ``model`` as a reader.
 
     All arguments are as for ``load_with_head``; ``max_length`` is at least 16 tokens. With ``perceptrons``, a
     fresh head has the two perceptrons of a teacher (Q3).
     """
+    model = model_name(model)
     max_length = how.get("max_length")
-    if max_length is not None and max_length < _SHORTEST:
+    if max_length is not None and checked_whole_number(max_length, "max_length") < _SHORTEST:
         raise SettingsError(
             f"max_length {max_length} leaves no room for a question and a text; give at least {_SHORTEST}"
         )

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
 from sentence_transformers.util import is_sentence_transformer_model
 
-from pairsmith.core.errors import ModelError
+from pairsmith.core.arguments import checked_whole_number, model_name
+from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_files import pick_device, pick_dtype, quiet_loading
 from pairsmith.core.model_names import GLOVE, DtypeName, PoolingName
 from pairsmith.models.encode import encode_texts
@@ -23,7 +24,7 @@ from pairsmith.models.token_vectors import see_both_ways
 
 
 def load_sentence_encoder(
-    model: str,
+    model: str | Path,
     *,
     pooling: PoolingName = "default",
     device: str = "auto",
@@ -49,6 +50,12 @@ def load_sentence_encoder(
             all layers.
         bidirectional: whether the tokens of a causal language model attend to later tokens, too.
     """
+    model = model_name(model)
+    if pooling not in get_args(PoolingName):
+        raise SettingsError(f"pooling must be one of {', '.join(get_args(PoolingName))}, not {pooling!r}")
+    for name, number in (("max_length", max_length), ("layers", layers)):
+        if number is not None:
+            checked_whole_number(number, name, 1)
     if model.startswith(GLOVE):
         raise ModelError(f"model {model}: GloVe vectors can be evaluated, but not loaded as a transformer")
     device = pick_device(device)

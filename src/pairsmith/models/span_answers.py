@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pairsmith.core.arguments import check_loaded, checked_texts
+from pairsmith.core.arguments import check_loaded, checked_texts, checked_whole_number
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError
 from pairsmith.models.encode import batches_by_length, not_finite, tokens_at_once
@@ -109,9 +109,10 @@ def answer_with_span_encoder(
     Raises:
         InputError: ``questions`` or ``contexts`` is not a list of texts, or their lengths differ.
         ModelError: the encoder's vectors are not finite.
-        SettingsError: ``encoder`` is not a loaded student.
+        SettingsError: ``encoder`` is not a loaded student, or ``max_answer_tokens`` is less than 1.
     """
     check_loaded(encoder, "encoder", "question_vectors", "load_student")
+    max_answer_tokens = checked_whole_number(max_answer_tokens, "max_answer_tokens", 1)
     questions, contexts = checked_texts(questions, "questions"), checked_texts(contexts, "contexts")
     if len(questions) != len(contexts):
         raise InputError(

@@ -7,12 +7,14 @@ product with f_end is the score of an answer that ends there.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Unpack
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from pairsmith.core.arguments import model_name
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import resolve_model
 from pairsmith.models.encode import moved
@@ -48,7 +50,7 @@ class SpanEncoder:
 
 
 def load_span_encoder(
-    model: str, *, fresh_heads: bool = False, seed: int = 0, **how: Unpack[Loading]
+    model: str | Path, *, fresh_heads: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> SpanEncoder:
     """Load ``model``, which ``infuse`` wrote, as a span encoder.
 
@@ -56,6 +58,7 @@ def load_span_encoder(
     gets random heads, with the random seed ``seed``, to be trained. ``device``, ``dtype`` and ``max_length``
     are as for ``load_with_head``.
     """
+    model = model_name(model)
     if not fresh_heads:
         require_question_heads(model)
     tokens = load_token_encoder(model, bidirectional=True, **how)

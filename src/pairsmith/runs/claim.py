@@ -163,13 +163,17 @@ def _refuse_foreign(out: Place, record: str) -> None:
 
 
 def _other_work(out: Place, earlier: Manifest, identity: Identity, changes: list[str]) -> OtherWorkError:
-    shown = "; ".join(changes[:8]) + (f"; and {len(changes) - 8} more" if len(changes) > 8 else "")
     state = "a finished" if earlier.complete else "an unfinished"
+    if earlier.step != identity.step:  # all settings differ, so their list would tell nothing
+        return OtherWorkError(
+            f"{out} holds {state} run of {earlier.step}, not of {identity.step}; "
+            "give another folder as --out",
+            "settings",
+        )
+    shown = "; ".join(changes[:8]) + (f"; and {len(changes) - 8} more" if len(changes) > 8 else "")
     changed = "inputs" if all(change.startswith("input ") for change in changes) else "settings"
     other = "on other inputs" if changed == "inputs" else "with other settings"
     message = f"{out} holds {state} run of {earlier.step} {other}: {shown}\ngive another folder as --out"
-    if earlier.step != identity.step:
-        return OtherWorkError(message, changed)
     parts = _parts_of_their_own(out, earlier)
     kept = f"; what is unchanged in its folders {', '.join(parts)} is used again" if parts else ""
     return OtherWorkError(f"{message}, or --fresh to start over in this one{kept}", changed)

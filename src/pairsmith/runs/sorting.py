@@ -17,12 +17,8 @@ from pairsmith.runs.storage import scratch_file, storage_errors
 ROWS_AT_ONCE = 2**20
 """Largest number of rows that are sorted at once; each needs up to a hundred bytes meanwhile. With more rows,
 sorting is slower, as they exceed the processor's caches."""
-SAMPLES = 256
-"""Number of rows of each sorted run by which all rows are divided into parts that fit into memory; there are
-more if these would be more than ``MOST_APART`` rows apart."""
-MOST_APART = 256
-"""Largest number of rows from one sample to the next. As each part has rows of each run, parts would be a few
-rows each if there were more runs than a run has samples."""
+SAMPLES = 1_024
+"""Number of rows of each sorted run by which all rows are divided into parts that fit into memory."""
 MOST_ROWS = 2**32
 """Largest number of rows that can be numbered in 32 bits."""
 
@@ -84,7 +80,7 @@ def sorted_rows(
         for part in _together(parts, rows):
             if last is not None:
                 file = file or stack.enter_context(path.open("w+b"))
-                runs.append(_SortedRun(file, last, keys, max(1, min(rows // SAMPLES, MOST_APART))))
+                runs.append(_SortedRun(file, last, keys, max(1, rows // SAMPLES)))
             last = part[stable_order(keys(part))]
         if last is None:
             return
@@ -94,7 +90,7 @@ def sorted_rows(
         runs.append(_SortedRun(file, last, keys, runs[0].step))
         del last
         file.flush()
-        yield from _merged(runs, keys, max(1, rows // runs[0].step - len(runs)))
+        yield from _merged(runs, keys, max(1, rows // runs[0].step - len(runs), rows // runs[0].step // 2))
 
 
 def sorted_within(parts: Iterable[Rows], keys: SortColumns, column: int) -> Iterator[Rows]:
@@ -155,7 +151,8 @@ def _merged(runs: Sequence[_SortedRun], keys: SortColumns, samples: int) -> Iter
     """Merge sorted runs: divide all rows at every ``samples``-th sample, and sort one part after the other.
 
     A part has at most ``step`` rows for each of its samples, and for each run. Of equal rows, those of
-    earlier runs come first.
+    earlier runs come first. For each part, ``step`` rows of each run are read to find where the part ends,
+    so a part must not have much fewer samples than there are runs.
     """
     columns = [np.concatenate(parts) for parts in zip(*(run.samples for run in runs), strict=True)]
     edges = np.cumsum([0, *(len(run.samples[0]) for run in runs)])

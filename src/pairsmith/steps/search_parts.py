@@ -90,23 +90,37 @@ class Part:
         return sum(block.size for block in self.blocks)
 
 
-def parts_by_index(
-    groups: Sequence[SearchGroup], rows: int, needed: int, most: Mapping[str, int]
-) -> list[Part]:
+Sizes = Sequence[tuple[int, int]]
+"""The numbers of inputs and of outputs of each group of texts; only texts of the same group are compared."""
+
+
+def cut_search(sizes: Sizes, rows: int, side: Literal["both", "x"]) -> list[Part]:
+    """Cut an exact search into parts of at least ``rows`` inputs each; the last part may have fewer."""
+    full_parts: list[Part] = []
+    blocks: list[SearchBlock] = []
+    for group, (inputs, outputs) in enumerate(sizes):
+        for queries in in_batches(range(inputs), rows):
+            blocks.append(SearchBlock(group, side, (queries.start, queries.stop), (0, outputs)))
+            if sum(block.size for block in blocks) >= rows:
+                full_parts.append(Part(len(full_parts), tuple(blocks)))
+                blocks = []
+    return [*full_parts, Part(len(full_parts), tuple(blocks))] if blocks else full_parts
+
+
+def parts_by_index(sizes: Sizes, rows: int, needed: int, most: Mapping[str, int]) -> list[Part]:
     """Cut a search by indexes into parts, each with one index and a range of queries.
 
     Args:
-        groups: the groups of texts; only texts of the same group are compared.
+        sizes: the sizes of the groups.
         rows: the largest number of vectors in an index.
         needed: the number of vectors that an index needs for its training; it may exceed ``rows``.
         most: the number of neighbours to search for each text, by the sides that queries are from.
     """
     blocks: list[SearchBlock] = []
-    for number, group in enumerate(groups):
-        x, y = len(group.x), len(group.y)
+    for group, (x, y) in enumerate(sizes):
         sides: tuple[tuple[Literal["x", "y"], int, int], ...] = (("x", x, y), ("y", y, x))
         blocks += [
-            SearchBlock(number, side, query_range, other_range)
+            SearchBlock(group, side, query_range, other_range)
             for side, queries, others in sides
             if side in most
             for other_range in _equal_ranges(others, rows, needed)

@@ -80,7 +80,7 @@ class VectorFile:
             return torch.empty(self.shape, dtype=torch.from_numpy(np.empty(0, self.dtype)).dtype)
         return torch.from_numpy(np.memmap(self.file, self.dtype, "c", self.start, self.shape))
 
-    def of(self, numbers: NDArray[np.int64]) -> torch.Tensor:
+    def select(self, numbers: NDArray[np.int64]) -> torch.Tensor:
         """The vectors with these distinct, ascending numbers; not copied if the numbers are consecutive."""
         first, last = int(numbers[0]), int(numbers[-1])
         if last - first + 1 == len(numbers):

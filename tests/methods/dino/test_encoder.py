@@ -59,7 +59,7 @@ def pairs(count, seed=0):
 def data(tmp_path_factory):
     return write_folder(
         tmp_path_factory.mktemp("data") / "pairs", {"train": pairs(48), "validation": pairs(16, 1)}
-    )
+    ).path
 
 
 FAST = {"batch_size": 8, "learning_rate": 5e-3, "eval_steps": 4}
@@ -175,7 +175,7 @@ def test_a_base_that_was_better_than_every_step_is_told(before, told):
 def test_a_training_that_makes_the_base_worse_says_so(tiny_gpt2, tmp_path, capsys, monkeypatch):
     figures = iter([73.2, 71.8])
     monkeypatch.setattr(module, "validation_spearman", lambda *_: next(figures))
-    folder = write_folder(tmp_path / "in", {"train": pairs(8), "validation": pairs(8, 1)})
+    folder = write_folder(tmp_path / "in", {"train": pairs(8), "validation": pairs(8, 1)}).path
     train_encoder(settings(tiny_gpt2, folder, max_steps=1), Run(tmp_path / "out", Progress()))
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.endswith(
@@ -431,7 +431,7 @@ def test_a_plan_counts_the_layer_that_centres(tiny_gpt2, data):
 
 
 def test_a_plan_counts_the_evaluations_on_pairs_that_an_earlier_step_will_make(tiny_gpt2, data, tmp_path):
-    sample = write_folder(tmp_path / "sample", {"train": pairs(16)})
+    sample = write_folder(tmp_path / "sample", {"train": pairs(16)}).path
 
     def seconds(**rows):
         estimate = Estimate(1.0, 1, 1, rows, sample=pairs(16))
@@ -544,7 +544,7 @@ def test_validation_is_undefined_for_vectors_that_are_not_finite_or_all_alike(ti
 
 def test_labels_instead_of_scores_are_refused(tiny_gpt2, tmp_path):
     row = {"id": ["1"], "sentence1": ["a"], "sentence2": ["b"], "label": ["entailment"]}
-    folder = write_folder(tmp_path / "d", {"train": pa.table(row, schema=LABELLED_PAIR)})
+    folder = write_folder(tmp_path / "d", {"train": pa.table(row, schema=LABELLED_PAIR)}).path
     message = "needs the columns sentence1, sentence2, score; found id, .*, label; labels have to be numbers"
     with pytest.raises(InputError, match=message):
         train_encoder(settings(tiny_gpt2, folder), Run(tmp_path / "out", Silent()))
@@ -570,13 +570,13 @@ def test_rows_without_texts_or_scores_are_refused(tiny_gpt2, column, value, mess
 @pytest.mark.parametrize("score", [5.0, -1.5])
 def test_scores_that_no_cosine_can_reach_are_refused(tiny_gpt2, tmp_path, score):
     table = pairs(4).set_column(3, "score", pa.array([0.1, 0.2, 0.3, score]))
-    folder = write_folder(tmp_path / "d", {"train": table})
+    folder = write_folder(tmp_path / "d", {"train": table}).path
     with pytest.raises(InputError, match=r"scores range from .* scale them to 0 … 1"):
         train_encoder(settings(tiny_gpt2, folder), Run(tmp_path / "out", Silent()))
 
 
 def test_a_folder_without_rows_is_refused(tiny_gpt2, tmp_path):
-    folder = write_folder(tmp_path / "d", {"train": SCORED_PAIR.empty_table()})
+    folder = write_folder(tmp_path / "d", {"train": SCORED_PAIR.empty_table()}).path
     with pytest.raises(InputError, match="d:train: no rows|d: no rows"):
         train_encoder(settings(tiny_gpt2, folder), Run(tmp_path / "out", Silent()))
 

@@ -373,7 +373,7 @@ def test_rows_and_rejects_are_those_of_one_try_after_the_other(
     fewer = decoding.model_copy(
         update={"per_input": less, "tries": data.draw(st.integers(less, decoding.tries))}
     )
-    before = generate_pairs(task, model, dict.fromkeys(inputs), decoding=fewer, seed=seed)
+    before = generate_pairs(task, model, list(dict.fromkeys(inputs)), decoding=fewer, seed=seed)
     tables = to_table(before.rows, SCORED_PAIR), to_table(before.rejects, REJECT)
     requests = list(pair_requests(task, inputs, per_input))
     restore_tries(requests, tables)

@@ -37,8 +37,8 @@ def test_the_first_of_each_text_and_group(folder, tmp_path, at_once, monkeypatch
     assert groups == {"mon": [0, 3, 4], "tue": [1, 2]}
     assert list(groups) == ["mon", "tue"]
     assert corpus.firsts().tolist() == [0, 1, 0, 3, 1]
-    assert corpus.vectors.of(np.arange(5))[:, 0].tolist() == [0.0, 1.0, 3.0, 6.0, 8.0]
-    assert corpus.vectors.of(np.array([1, 4]))[:, 0].tolist() == [1.0, 8.0]
+    assert corpus.vectors.select(np.arange(5))[:, 0].tolist() == [0.0, 1.0, 3.0, 6.0, 8.0]
+    assert corpus.vectors.select(np.array([1, 4]))[:, 0].tolist() == [1.0, 8.0]
     assert corpus.copy_count == 3
     for first, stop in ((0, 9), (0, 3), (0, 1), (1, 3), (2, 9), (3, 9)):
         assert corpus.copies("inputs", first, stop)["id"].to_pylist() == ["a", "b", "a"][first:stop]

@@ -28,10 +28,10 @@ from pairsmith.steps.corpora import indexes, search
 from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded, encoded_schema
 from pairsmith.steps.mine import neighbours, route
 from pairsmith.steps.mine.candidates import scored_candidates
-from pairsmith.steps.mine.neighbours import cut_search, find_neighbours
+from pairsmith.steps.mine.neighbours import find_neighbours
 from pairsmith.steps.mine.route import mine
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.search_parts import SearchBlock, SearchGroup, parts_by_index
+from pairsmith.steps.search_parts import SearchBlock, cut_search, parts_by_index
 
 pytestmark = pytest.mark.slow
 
@@ -311,8 +311,7 @@ def test_an_index_finds_the_same_in_corpora_this_small(world, retrieval, capsys)
 
 
 def test_parts_have_so_many_inputs_or_little_more():
-    groups = [SearchGroup(np.arange(n), np.arange(3)) for n in (5, 1, 2, 9)]
-    all_parts = cut_search(groups, 4)
+    all_parts = cut_search([(n, 3) for n in (5, 1, 2, 9)], 4, "both")
     assert [part.number for part in all_parts] == list(range(len(all_parts)))
     blocks = [block for part in all_parts for block in part.blocks]
     assert [(p.group, *p.queries) for p in blocks] == [
@@ -324,8 +323,8 @@ def test_parts_have_so_many_inputs_or_little_more():
 
 
 def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
-    groups = [SearchGroup(np.arange(5), np.arange(3)), SearchGroup(np.arange(2), np.arange(1))]
-    all_parts = parts_by_index(groups, 2, 0, {"x": 4, "y": 4})
+    sizes = [(5, 3), (2, 1)]
+    all_parts = parts_by_index(sizes, 2, 0, {"x": 4, "y": 4})
     assert [part.number for part in all_parts] == list(range(7))
     assert [part.blocks for part in all_parts] == [
         (block,) for block in (
@@ -335,16 +334,16 @@ def test_indexes_are_of_equal_size_and_a_part_each(monkeypatch):
         )
     ]  # fmt: skip
     monkeypatch.setattr(search_parts, "SAVED_QUERIES", 3)
-    queries = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 4, "y": 4})]
+    queries = [part.blocks[0].queries for part in parts_by_index(sizes[:1], 5, 0, {"x": 4, "y": 4})]
     assert queries == [(0, 2), (2, 5), (0, 3)]
     monkeypatch.setattr(search_parts, "SAVED", 2_048)
-    queries = [part.blocks[0].queries for part in parts_by_index(groups[:1], 5, 0, {"x": 1_024, "y": 900})]
+    queries = [part.blocks[0].queries for part in parts_by_index(sizes[:1], 5, 0, {"x": 1_024, "y": 900})]
     assert queries == [(0, 1), (1, 3), (3, 5), (0, 1), (1, 3)]
 
 
 @pytest.mark.parametrize(("count", "sizes"), [(11, [5, 6]), (9, [9]), (4, [4]), (20, [5, 5, 5, 5])])
 def test_no_index_is_made_of_fewer_texts_than_it_is_trained_on(count, sizes):
-    parts = parts_by_index([SearchGroup(np.arange(1), np.arange(count))], 3, 5, {"x": 4, "y": 4})
+    parts = parts_by_index([(1, count)], 3, 5, {"x": 4, "y": 4})
     held = [part.blocks[0].others for part in parts if part.blocks[0].side == "x"]
     assert [stop - start for start, stop in held] == sizes
 
@@ -527,12 +526,12 @@ def test_vectors_on_another_machine_are_read_from_the_folder(world):
     mine(settings("reading", "questions.jsonl", "passages.jsonl"), Run(tmp / "out", Silent()))
     there = Encoded.of(DatasetFolder.open(tmp / "out" / "outputs"), tmp / "vectors")
     every = np.arange(len(there))
-    before = there.vectors.of(every).clone()
+    before = there.vectors.select(every).clone()
     assert there.local() is there
     (tmp / "vectors").unlink()
     copy = there.local()
     assert copy.vectors.file != there.vectors.file
-    assert copy.vectors.of(every).equal(before)
+    assert copy.vectors.select(every).equal(before)
     some = np.array([0, 3, 7])
-    assert copy.vectors.of(some).equal(before[some])
+    assert copy.vectors.select(some).equal(before[some])
     copy.vectors.file.unlink()

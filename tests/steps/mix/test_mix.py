@@ -277,7 +277,7 @@ def test_rows_of_different_kinds_are_refused(tmp_path):
         InputError, match=r"b.jsonl has labelled texts, .*a.jsonl has scored pairs; only rows of one"
     ):
         mixed(tmp_path, one, two)
-    with pytest.raises(InputError, match=r"c.jsonl has the columns a; expected one of these sets"):
+    with pytest.raises(InputError, match=r"c.jsonl has the columns a; rename them to one of these sets: "):
         mixed(tmp_path, lines(tmp_path / "c.jsonl", [{"a": 1}]))
     with pytest.raises(InputError, match=r"d.jsonl has no rows$"):
         mixed(tmp_path, lines(tmp_path / "d.jsonl", []))

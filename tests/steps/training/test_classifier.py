@@ -162,7 +162,7 @@ def test_the_validation_texts_choose_c(given, tmp_path):
     validation = write(tmp_path / "validation.jsonl", ROWS[:4])
     train_classifier(given(validation=validation, c=[0.1, 1, 10]), Run(tmp_path / "model", Silent()))
     record = json.loads((tmp_path / "model" / "training.json").read_text())
-    assert record["measured_on"] == "validation texts"
+    assert record["measured_on"] == "4 validation texts"
     assert [choice["c"] for choice in record["choices"]] == [0.1, 1.0, 10.0]
     assert record["c"] == min(record["choices"], key=lambda choice: choice["log_loss"])["c"]
     assert set(record["inputs"]) == {"data", "validation"}
@@ -340,8 +340,13 @@ def test_the_whole_way_with_the_bundled_model(tmp_path, tiny_bert, monkeypatch, 
         assert ended.value.code == 0, (line, capsys.readouterr().err)
     assert {"accuracy", "macro_f1"} <= json.loads((tmp_path / "measured" / "results.json").read_text()).keys()
     record = json.loads((tmp_path / "classifier" / "training.json").read_text())
-    assert record["measured_on"] == "validation texts"
-    assert "log loss" in (tmp_path / "page2" / "report.html").read_text()
+    measured = json.loads((tmp_path / "measured" / "results.json").read_text())
+    measured_on = f"{measured['count']} validation texts"
+    assert record["measured_on"] == measured_on
+    page = (tmp_path / "page2" / "report.html").read_text()
+    assert measured_on in page
+    assert f"{sum(record['texts'].values())}: " in page
+    assert "log loss" in page
     assert "clean:validation: a program wrote these texts; the figures show" in capsys.readouterr().err
 
 

@@ -180,6 +180,11 @@ def test_each_split_has_its_file(tmp_path):
             "beir",
             "--form beir is for questions with answers, pairs of inputs and",
         ),
+        (
+            {"text": "a", "label": "b"},
+            "sentence-transformers",
+            "--form sentence-transformers is for scored pairs, labelled pairs, questions with answers,",
+        ),
         ({"sentence1": "a", "sentence2": "b", "score": 1}, "beir", "these rows are scored pairs"),
     ],
 )

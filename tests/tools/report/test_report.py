@@ -22,8 +22,9 @@ from pairsmith.data.schemas import (
     ScoredPair,
     to_table,
 )
-from pairsmith.runs import Run
+from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.status import status_lines
+from pairsmith.tools.report.origin import seconds
 from pairsmith.tools.report.parts import shown_text
 from pairsmith.tools.report.route import report
 from pairsmith.tools.settings import ReportSettings
@@ -198,6 +199,22 @@ def test_a_model_of_several_learning_rates_shows_the_curve_of_each(tmp_path):
     assert "learning rate 1e-05" in text
     assert "learning rate 3e-05" in text
     assert "Measured on the validation data: F1." in text
+
+
+def test_the_time_of_a_run_that_was_started_over_is_not_counted(tmp_path):
+    path = tmp_path / "data"
+    folder(path, SHARDS)
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["created"] = "2026-01-02T00:00:00+00:00"
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    moments = [
+        *[("01T10:00:00.000", "start"), ("01T10:05:00.000", "shard")],  # before --fresh
+        *[("02T00:00:00.500", "start"), ("02T00:00:30.500", "shard"), ("02T00:00:40.500", "shard")],
+        *[("02T02:00:00.000", "start"), ("02T02:00:05.000", "shard")],  # continued after a stop
+    ]
+    events = [{"time": f"2026-01-{moment}+00:00", "event": event} for moment, event in moments]
+    (path / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert seconds(DatasetFolder.open(path)) == 30 + 10 + 5
 
 
 def test_a_model_and_an_evaluation(tmp_path):

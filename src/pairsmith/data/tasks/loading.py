@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from pairsmith.core.bundled import is_path
 from pairsmith.core.errors import TaskError, known_names_hint
-from pairsmith.core.validation import KeyPath, ValidationFault, errors_of
+from pairsmith.core.validation import KeyPath, ValidationFault, dotted, errors_of
 from pairsmith.data.tasks.spec import TaskSpec, faults, label_key
 
 if TYPE_CHECKING:
@@ -32,13 +32,35 @@ def builtin_path(name: str) -> Path:
     return _BUILTIN / f"{name}.yaml"
 
 
-def load_task(name_or_path: str | Path) -> TaskSpec:
-    """The built-in task with this name, or the task in the YAML file at this path.
+def load_task(name_or_path: str | Path | Mapping[str, Any]) -> TaskSpec:
+    """The built-in task with this name, the task in the YAML file at this path, or the task in a mapping.
 
-    For texts that are not the name of a built-in task, ``is_path`` decides whether they are paths.
+    For texts that are not the name of a built-in task, ``is_path`` decides whether they are paths. A mapping
+    has the keys and values that a YAML file would have.
+
+    Raises:
+        TaskError: there is no such task or file, or a mistake in it.
     """
+    if isinstance(name_or_path, Mapping):
+        return _task_in(name_or_path)
+    if not isinstance(name_or_path, str | Path):
+        raise TaskError(
+            "a task is given by its name, by the path of its YAML file, or as a mapping, not as an object of "
+            f"the type {type(name_or_path).__name__}"
+        )
     name = str(name_or_path)
     return read_task(Path(name) if is_path(name) and name not in builtin_tasks() else builtin_path(name))
+
+
+def _task_in(mapping: Mapping[str, Any]) -> TaskSpec:
+    try:
+        return TaskSpec.model_validate(dict(mapping))
+    except ValidationError as error:
+        lines = []
+        for fault in errors_of(error, TaskSpec):
+            place = dotted(_with_label_key(fault.where, mapping.get("labels")))
+            lines.append(f"{place}: {fault.text}" if place else fault.text)
+        raise TaskError("\n".join(lines)) from error
 
 
 def read_task(path: Path) -> TaskSpec:

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from pairsmith.core.arguments import check_loaded, checked_texts
+from pairsmith.core.arguments import check_loaded, check_not_blank, checked_texts, checked_whole_number
 from pairsmith.core.errors import SettingsError
+from pairsmith.core.validation import options_of
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.request_queue import Hooks, RequestQueue
@@ -83,15 +84,17 @@ def generate_pairs(
         the accepted rows and the rejected tries.
 
     Raises:
-        InputError: ``inputs`` is a single text, or holds something else than texts.
-        SettingsError: ``task`` writes single texts, ``rows`` is too few, there is no such rule, or the task
-            or the model is not loaded.
+        InputError: ``inputs`` is a single text, or holds something else than texts, or a blank one.
+        SettingsError: ``task`` writes single texts, ``rows`` is too few, there is no such rule, ``decoding``
+            or ``seed`` is invalid, or the task or the model is not loaded.
     """
-    _check_loaded(task, model)
+    decoding = _checked_decoding(task, model, decoding)
     if task.kind != "pair":
         raise SettingsError(f"{task.name} writes single texts: call generate_texts")
-    decoding = decoding or task.decoding
-    requests = pair_requests(task, checked_texts(inputs, "inputs"), decoding.per_input)
+    seed, rows = _checked_numbers(seed, rows)
+    inputs = checked_texts(inputs, "inputs")
+    check_not_blank(inputs, "inputs")
+    requests = pair_requests(task, inputs, decoding.per_input)
     return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
 
 
@@ -107,20 +110,36 @@ def generate_texts(
     """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
 
     Raises:
-        SettingsError: ``task`` writes second texts, ``rows`` is too few, there is no such rule, or the task
-            or the model is not loaded.
+        SettingsError: ``task`` writes second texts, ``rows`` is too few, there is no such rule, ``decoding``
+            or ``seed`` is invalid, or the task or the model is not loaded.
     """
-    _check_loaded(task, model)
+    decoding = _checked_decoding(task, model, decoding)
     if task.kind != "text":
         raise SettingsError(f"{task.name} writes second texts for inputs: call generate_pairs")
-    decoding = decoding or task.decoding
+    seed, rows = _checked_numbers(seed, rows)
     requests = text_requests(task, range(decoding.per_input))
     return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
 
 
-def _check_loaded(task: TaskSpec, model: SteerableModel) -> None:
+def _checked_decoding(task: TaskSpec, model: SteerableModel, decoding: Decoding | None) -> Decoding:
+    """``decoding``, by default the task's; it is checked that task and model are loaded."""
     check_loaded(task, "task", "counters", "load_task")
     check_loaded(model, "model", "session", "load_language_model")
+    if decoding is None:
+        return task.decoding
+    if not isinstance(decoding, Decoding):
+        raise SettingsError(
+            'decoding must be a Decoding, such as task.decoding.model_copy(update={"top_k": 10}), '
+            f"not {decoding!r:.60}"
+        )
+    return options_of(
+        "decoding", Decoding, vars(decoding)
+    )  # as ``model_copy`` checks neither names nor values
+
+
+def _checked_numbers(seed: int, rows: int | None) -> tuple[int, int | None]:
+    seed = checked_whole_number(seed, "seed", most=2**63 - 1)
+    return seed, None if rows is None else checked_whole_number(rows, "rows")
 
 
 def write(

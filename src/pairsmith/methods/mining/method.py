@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from pairsmith.core.arguments import check_loaded, checked_texts
+from pairsmith.core.arguments import (
+    check_loaded,
+    check_not_blank,
+    checked_number,
+    checked_texts,
+    checked_whole_number,
+)
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import MinedAnswer, MinedPair, as_columns
@@ -69,23 +75,29 @@ def mine_pairs(
         is the cosine. A pair whose output is an answer in its passage is a ``MinedAnswer``.
 
     Raises:
-        InputError: there are no inputs or no outputs with a vector, or they are no lists of texts.
-        SettingsError: k is less than 1, there is no such margin or retrieval rule, or the encoder is not
-            loaded.
+        InputError: there are no inputs or no outputs with a vector, they are no lists of texts, or one is
+            blank.
+        SettingsError: ``k`` or ``best`` is less than 1, ``threshold`` is no number, there is no such margin
+            or retrieval rule, or the encoder is not loaded.
         ModelError: a vector is not finite.
 
     A text whose vector is zero has no direction and is in no pair. The step ``mine`` also leaves out texts
     that are not in the style of the seeds, if the encoder has a style classifier (M4). This function does
     not: call ``StyleClassifier.probability`` before.
     """
-    if k < 1:
-        raise SettingsError(f"k must be at least 1, not {k}")
+    k = checked_whole_number(k, "k", 1)
+    if best is not None:
+        best = checked_whole_number(best, "best", 1)
+    if threshold is not None:
+        threshold = checked_number(threshold, "threshold")
     for name, value, names in (("margin", margin, MarginName), ("retrieval", retrieval, RetrievalName)):
         if value not in get_args(names):
             raise SettingsError(f"{name} must be one of {', '.join(get_args(names))}, not {value!r}")
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     inputs = checked_texts(inputs, "inputs")
     outputs_by_text = _by_text(checked_texts(outputs, "outputs", AnswerInPassage))
+    check_not_blank(inputs, "inputs")
+    check_not_blank(outputs_by_text, "outputs")
     # 1. Encode both sides (M2).
     xs, x = distinct_unit_vectors(encoder, inputs, "query", "inputs")
     ys, y = distinct_unit_vectors(encoder, outputs_by_text, "document", "outputs")

@@ -1,7 +1,9 @@
 """Question generators by name."""
 
+from pathlib import Path
 from typing import Literal
 
+from pairsmith.core.arguments import model_name
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import DtypeName
 from pairsmith.methods.quip.cloze_generator import ClozeGenerator
@@ -31,7 +33,7 @@ def generator_kind(model: str) -> GeneratorKind:
 
 
 def load_question_generator(
-    model: str,
+    model: str | Path,
     options: GenerationOptions | None = None,
     *,
     device: str = "auto",
@@ -51,7 +53,14 @@ def load_question_generator(
         SettingsError: the model is a server's, or there is no such device or answer finder.
         MissingExtra: ``options.answers`` needs a package that is not installed.
     """
-    options = options or GenerationOptions()
+    model = model_name(model)
+    if options is None:
+        options = GenerationOptions()
+    elif not isinstance(options, GenerationOptions):
+        raise SettingsError(
+            "options must be pairsmith.methods.quip.options.GenerationOptions(…), which takes each option by "
+            f"its name, not {options!r:.60}"
+        )
     if model == CLOZE:
         return ClozeGenerator(options)
     if generator_kind(model) == "encoder-decoder":

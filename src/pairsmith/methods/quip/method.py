@@ -11,9 +11,17 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pairsmith.core.arguments import check_loaded, checked_rows, checked_texts
+from pairsmith.core.arguments import (
+    check_loaded,
+    check_progress,
+    checked_rows,
+    checked_texts,
+    checked_whole_number,
+    model_name,
+)
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress
 from pairsmith.core.validation import options_of, refuse_options_of_steps
@@ -84,9 +92,13 @@ def label_questions(
 
     Raises:
         InputError: ``questions`` holds something else than generated questions.
-        SettingsError: the teacher is not loaded.
+        SettingsError: the teacher is not loaded, or a number is less than 1.
     """
     check_loaded(teacher, "teacher", "tokenized", "load_reader")
+    top = checked_whole_number(top, "top", 1)
+    max_answer_tokens = checked_whole_number(max_answer_tokens, "max_answer_tokens", 1)
+    if batch_tokens is not None:
+        batch_tokens = checked_whole_number(batch_tokens, "batch_tokens", 1)
     questions = checked_rows(questions, "questions", GeneratedQuestion)
     labels = predict_spans(
         teacher,
@@ -102,7 +114,7 @@ def label_questions(
 
 def distil(
     questions: Iterable[GeneratedQuestion],
-    base: str,
+    base: str | Path,
     *,
     validation: Sequence[Question] = (),
     device: str = "auto",
@@ -129,12 +141,15 @@ def distil(
     # Imported here, as it loads the trainer of transformers, which takes seconds.
     from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 
+    check_progress(progress)
     refuse_options_of_steps("distil", options)
     if "data" in options:
         raise SettingsError("distil: data: give the questions themselves, as the first argument")
     if options.get("keep_base") and not validation:
         raise SettingsError("distil: keep_base has no effect without validation questions; leave it out")
-    how = options_of("distil", StudentOptions, {"base": base, "device": device, **options})
+    how = options_of(
+        "distil", StudentOptions, {"base": model_name(base, "base"), "device": device, **options}
+    )
     questions = checked_rows(questions, "questions", GeneratedQuestion)
     validation = checked_rows(validation, "validation", Question)
     passages = grouped_by_passage(questions, how.labels)

@@ -19,7 +19,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pairsmith.core.arguments import check_loaded, checked_pairs, checked_texts
+from pairsmith.core.arguments import (
+    check_loaded,
+    check_not_blank,
+    checked_number,
+    checked_pairs,
+    checked_texts,
+    checked_whole_number,
+)
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.text_keys import TextKeys, copy_keys
@@ -83,15 +90,19 @@ def find_hard_negatives(
 
     A pair gets no negatives if the vector of one of its texts is zero.
     """
-    first, last = ranks
+    if not isinstance(ranks, tuple | list) or len(ranks) != 2:
+        raise SettingsError(f"ranks must be a first and a last place, counted from 1, not {ranks!r:.60}")
+    first, last = (checked_whole_number(rank, "each of ranks") for rank in ranks)
     if not 1 <= first <= last:
         raise SettingsError(f"ranks must be a first and a last place, counted from 1, not {ranks}")
-    if count < 1 or not 0 < share <= 1:
-        raise SettingsError(
-            f"count must be at least 1 and share above 0 and at most 1, not {count} and {share}"
-        )
+    count, share = checked_whole_number(count, "count", 1), checked_number(share, "share")
+    if not 0 < share <= 1:
+        raise SettingsError(f"share must be above 0 and at most 1, not {share:g}")
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     all_pairs, corpus = checked_pairs(pairs, "pairs"), checked_texts(corpus, "corpus")
+    check_not_blank(corpus, "corpus")
+    check_not_blank((query for query, _ in all_pairs), "the query of pairs")
+    check_not_blank((positive for _, positive in all_pairs), "the positive of pairs")
     # Encode queries, corpus and positives.
     queries, x = distinct_unit_vectors(encoder, (query for query, _ in all_pairs), "query", "pairs")
     texts, y = distinct_unit_vectors(encoder, corpus, "document", "corpus")

@@ -91,9 +91,15 @@ def rule_of(decoding: Decoding) -> Combine:
 
 def named_rule(rule: Combine | str | None) -> Combine | None:
     """A rule by its dotted name, ``package.module.function``; a function or None is returned unchanged."""
-    if not isinstance(rule, str):
+    if rule is None or callable(rule):
         return rule
+    if not isinstance(rule, str):
+        raise SettingsError(f"rule must be a function or its dotted name, not {rule!r:.60}")
     module, _, name = rule.rpartition(".")
+    if not module:
+        raise SettingsError(
+            f"no rule is called {rule!r}; give package.module.function, or name a built-in rule in decoding"
+        )
     try:
         function: Combine = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:

@@ -1,9 +1,11 @@
 """Loading a language model by name."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from pairsmith.core.arguments import model_name
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_files import META, pick_device, pick_dtype
 from pairsmith.core.model_names import DtypeName, model_revision
@@ -13,7 +15,9 @@ if TYPE_CHECKING:
     from pairsmith.models.language.transformers_backend import TransformersModel
 
 
-def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32") -> "TransformersModel":
+def load_model(
+    name: str | Path, *, device: str = "auto", dtype: DtypeName = "float32"
+) -> "TransformersModel":
     """Load a causal language model whose next tokens can be steered (D3).
 
     Args:
@@ -28,6 +32,7 @@ def load_model(name: str, *, device: str = "auto", dtype: DtypeName = "float32")
     from pairsmith.models.language.packed_weights import packed
     from pairsmith.models.language.transformers_backend import TransformersModel
 
+    name = model_name(name, "name")
     tokenizer, network = load_causal(name, device=device, dtype=dtype)
     return TransformersModel(packed(network), tokenizer, name=name, revision=model_revision(name))
 

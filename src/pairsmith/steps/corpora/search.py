@@ -6,6 +6,7 @@ Each part is saved as a shard of the search's dataset folder as soon as a worker
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 import pyarrow as pa
 import torch
@@ -21,10 +22,19 @@ from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
 from pairsmith.search.exact import Neighbours, one_way_search, two_way_search
+from pairsmith.search.faiss_search import needed_vectors
 from pairsmith.steps.corpora.indexes import Indexes, SideVectors, train_indexes
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.search_parts import NEIGHBOURS, OTHER, Part, neighbour_rows
+from pairsmith.steps.search_parts import (
+    NEIGHBOURS,
+    OTHER,
+    Part,
+    Sizes,
+    cut_search,
+    neighbour_rows,
+    parts_by_index,
+)
 
 SearchSettings = MineSettings | NegativesSettings
 """Settings of a step that searches nearest neighbours."""
@@ -32,20 +42,29 @@ SearchSettings = MineSettings | NegativesSettings
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """The parts of a search, and the settings that decide its result.
+    """The parts of a search.
 
     Attributes:
         parts: the parts of the search in all groups.
         most: the number of neighbours to search for each text, by the side that queries are from.
-        decides: the settings that enter the fingerprint of the search's folder.
         needed: the number of vectors that the training of an index needs; 0 if there is no index, or if the
             index needs no training.
     """
 
     parts: Sequence[Part]
     most: Mapping[str, int]
-    decides: Mapping[str, JSON]
-    needed: int = 0
+    needed: int
+
+    @classmethod
+    def of(cls, sizes: Sizes, most: Mapping[str, int], width: int, settings: SearchSettings) -> Self:
+        """Cut a search by vectors with ``width`` components; ``sizes`` are those of the groups.
+
+        With a number for both sides in ``most``, the search is in both directions.
+        """
+        if not settings.index:
+            return cls(cut_search(sizes, settings.search_rows, "both" if "y" in most else "x"), most, 0)
+        needed = needed_vectors(settings.index, width)
+        return cls(parts_by_index(sizes, settings.index_rows, needed, most), most, needed)
 
     def trained(self) -> list[tuple[int, str]]:
         """The groups, each with a side of queries, whose index has enough vectors to be trained."""
@@ -56,16 +75,11 @@ class SearchPlan:
         return [key for key, count in others.items() if 0 < self.needed <= count]
 
 
-def deciding(settings: SearchSettings) -> dict[str, JSON]:
-    """The settings that decide the parts and the neighbours."""
-    names = ("index", "index_rows", "recall") if settings.index else ("search_rows",)
-    return {name: getattr(settings, name) for name in names}
-
-
 def run_search(
     plan: SearchPlan,
     load: Callable[[], SideVectors],
     settings: SearchSettings,
+    decides: Mapping[str, JSON],
     inputs: Mapping[str, str],
     run: Run,
     *,
@@ -83,6 +97,7 @@ def run_search(
         plan: the parts of the search; if there are too many, a ``SettingsError`` is raised.
         load: opens the vectors on the machine of a worker.
         settings: the settings of the step.
+        decides: what decides the neighbours, besides the settings of the search and the texts.
         inputs: the fingerprints of all encoded texts, by name.
         run: the run of the step.
         indexed: the fingerprints of the encoded texts that the indexes hold, by name.
@@ -96,9 +111,11 @@ def run_search(
     if len(plan.parts) > MOST_SHARDS:
         remedy = "leave out --index" if settings.index else "give a larger --search-rows"
         raise SettingsError(f"the search has {len(plan.parts):,} parts, more than {MOST_SHARDS:,}; {remedy}")
-    writer = start_part(
-        run.part("search"), Identity.of("search", plan.decides, inputs), NEIGHBOURS, planned=len(plan.parts)
+    names = ("index", "index_rows", "recall") if settings.index else ("search_rows",)
+    identity = Identity.of(
+        "search", {name: getattr(settings, name) for name in names} | dict(decides), inputs
     )
+    writer = start_part(run.part("search"), identity, NEIGHBOURS, planned=len(plan.parts))
     if not writer.finished:
         where, trained = ExecutorChoice.of(settings), None
         if settings.index and (searched := plan.trained()):

@@ -104,4 +104,4 @@ class _Side:
 
     def vectors(self, numbers: torch.Tensor | None = None) -> torch.Tensor:
         """See ``PairedTexts``."""
-        return self.corpus.vectors.of(self.numbers if numbers is None else self.numbers[numbers.numpy()])
+        return self.corpus.vectors.select(self.numbers if numbers is None else self.numbers[numbers.numpy()])

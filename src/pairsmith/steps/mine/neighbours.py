@@ -4,27 +4,20 @@ The search is cut into parts, whose neighbours are merged later (``candidates``)
 within their group (``SearchGroup``); without groups, all texts are in one group.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
 import torch
 
-from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.search.faiss_search import needed_vectors
+from pairsmith.runs.storage import JSON
 from pairsmith.search.permitted import SPARE
 from pairsmith.steps.corpora.encoded import Encoded
 from pairsmith.steps.corpora.indexes import SideVectors
-from pairsmith.steps.corpora.search import SearchPlan, deciding, run_search
+from pairsmith.steps.corpora.search import SearchPlan, run_search
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.search_parts import (
-    Part,
-    SearchBlock,
-    SearchGroup,
-    parts_by_index,
-    queries_together,
-)
+from pairsmith.steps.search_parts import SearchGroup, queries_together
 
 
 def shared_groups(x: Encoded, y: Encoded) -> list[SearchGroup]:
@@ -38,19 +31,6 @@ def shared_groups(x: Encoded, y: Encoded) -> list[SearchGroup]:
             "texts are only paired within a group"
         )
     return [SearchGroup(groups_x[name], groups_y[name]) for name in both]
-
-
-def cut_search(groups: Sequence[SearchGroup], rows: int) -> list[Part]:
-    """Cut the exact search into parts of at least ``rows`` inputs each; the last part may have fewer."""
-    full_parts: list[Part] = []
-    blocks: list[SearchBlock] = []
-    for number, group in enumerate(groups):
-        for inputs in in_batches(range(len(group.x)), rows):
-            blocks.append(SearchBlock(number, "both", (inputs.start, inputs.stop), (0, len(group.y))))
-            if sum(block.size for block in blocks) >= rows:
-                full_parts.append(Part(len(full_parts), tuple(blocks)))
-                blocks = []
-    return [*full_parts, Part(len(full_parts), tuple(blocks))] if blocks else full_parts
 
 
 SPARE_OF_SUMMARIES = {"x": 28, "y": SPARE}
@@ -68,17 +48,6 @@ def neighbours_per_side(settings: MineSettings) -> dict[str, int]:
     return {side: settings.k + more for side, more in spare.items()}
 
 
-def plan_search(groups: Sequence[SearchGroup], settings: MineSettings, width: int) -> SearchPlan:
-    """Cut the search into parts; ``width`` is the number of dimensions of the vectors."""
-    most = neighbours_per_side(settings)
-    decides = deciding(settings) | {"neighbours": dict(most)}
-    if not settings.index:
-        return SearchPlan(cut_search(groups, settings.search_rows), most, decides)
-    needed = needed_vectors(settings.index, width)
-    decides["queries"] = {side: queries_together(count) for side, count in most.items()}
-    return SearchPlan(parts_by_index(groups, settings.index_rows, needed, most), most, decides, needed)
-
-
 def find_neighbours(
     x: Encoded, y: Encoded, settings: MineSettings, inputs: Mapping[str, str], run: Run
 ) -> tuple[DatasetFolder, list[SearchGroup]]:
@@ -86,12 +55,17 @@ def find_neighbours(
 
     ``inputs`` are the fingerprints of the encoded corpora, by name.
     """
-    groups = shared_groups(x, y)
-    plan = plan_search(groups, settings, x.vectors.width)
+    groups, most = shared_groups(x, y), neighbours_per_side(settings)
+    sizes = [(len(group.x), len(group.y)) for group in groups]
+    plan = SearchPlan.of(sizes, most, x.vectors.width, settings)
+    decides: dict[str, JSON] = {"neighbours": most}
+    if settings.index:
+        decides["queries"] = {side: queries_together(count) for side, count in most.items()}
     folder = run_search(
         plan,
         partial(_open_vectors, x, y),
         settings,
+        decides,
         inputs,
         run,
         indexed=inputs,
@@ -121,6 +95,6 @@ def _open_vectors(x: Encoded, y: Encoded) -> SideVectors:
     groups = shared_groups(x, y)
 
     def of_side(group: int, side: str) -> torch.Tensor:
-        return x.vectors.of(groups[group].x) if side == "x" else y.vectors.of(groups[group].y)
+        return x.vectors.select(groups[group].x) if side == "x" else y.vectors.select(groups[group].y)
 
     return of_side

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from functools import partial
 
-import numpy as np
-
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError
 from pairsmith.data.text_keys import TextKeys
@@ -12,20 +10,15 @@ from pairsmith.methods.retrieval.negatives import without_own_texts
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.storage import ScratchFiles
 from pairsmith.search.exact import merged
-from pairsmith.search.faiss_search import needed_vectors
 from pairsmith.search.permitted import SPARE
 from pairsmith.steps.corpora.encoded import Encoded
 from pairsmith.steps.corpora.indexes import SideVectors
-from pairsmith.steps.corpora.search import SearchPlan, deciding, run_search
+from pairsmith.steps.corpora.search import SearchPlan, run_search
 from pairsmith.steps.negatives.encoding import EncodedTexts
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import (
     NO_NEIGHBOUR,
     NeighbourFile,
-    Part,
-    SearchBlock,
-    SearchGroup,
-    parts_by_index,
     runs_of_neighbours,
 )
 from pairsmith.steps.vectors import VectorFile
@@ -75,19 +68,12 @@ def find_nearest(
 
     ``inputs`` are the fingerprints of the encoded queries and of the encoded corpus, by name.
     """
-    most, needed = {"x": neighbours_per_query(settings)}, 0
-    if settings.index:
-        group = SearchGroup(np.arange(len(queries)), np.arange(len(corpus)))
-        needed = needed_vectors(settings.index, queries.width)
-        parts = parts_by_index([group], settings.index_rows, needed, most)
-    else:
-        batches = in_batches(range(len(queries)), settings.search_rows)
-        blocks = [SearchBlock(0, "x", (rows.start, rows.stop), (0, len(corpus))) for rows in batches]
-        parts = [Part(number, (block,)) for number, block in enumerate(blocks)]
+    most = {"x": neighbours_per_query(settings)}
     return run_search(
-        SearchPlan(parts, most, deciding(settings) | {"neighbours": most["x"]}, needed),
+        SearchPlan.of([(len(queries), len(corpus))], most, queries.width, settings),
         partial(_open_vectors, queries, corpus),
         settings,
+        {"neighbours": most["x"]},
         inputs,
         run,
         indexed={"corpus": inputs["corpus"]},

@@ -1,7 +1,7 @@
 """The export formats: each turns rows into the files of another tool, as file names and contents."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pairsmith.core.errors import SettingsError
@@ -21,6 +21,7 @@ _BELONG = {
     "documents with summaries": ("summary", "document"),
 }
 """By kind of rows whose two texts belong together: the column of the query, and of the document."""
+_SCORED_OR_LABELLED = ("scored pairs", "labelled pairs")
 
 
 def jsonl(splits: Splits, kind: RowKind) -> Files:  # noqa: ARG001 - rows of all kinds are written alike
@@ -86,10 +87,10 @@ def sentence_transformers(splits: Splits, kind: RowKind) -> Files:
     """
     if kind is WITH_NEGATIVES:
         return json_lines(splits, tuples)
-    if kind.name in ("scored pairs", "labelled pairs"):
+    if kind.name in _SCORED_OR_LABELLED:
         names = {name: name for name in (*kind.texts, kind.claim)}
     else:
-        query_column, document_column = _belonging(kind, "sentence-transformers")
+        query_column, document_column = _belonging(kind, "sentence-transformers", _SCORED_OR_LABELLED)
         names = {query_column: "anchor", document_column: "positive"}
     return json_lines(
         splits, lambda rows: [{name: row[column] for column, name in names.items()} for row in rows]
@@ -121,9 +122,13 @@ FORMS: Mapping[FormName, RowForm] = {
 }
 
 
-def _belonging(kind: RowKind, form: str) -> tuple[str, str]:
+def _belonging(kind: RowKind, form: str, other_kinds: Sequence[str] = ()) -> tuple[str, str]:
+    """The columns of the query and of the document.
+
+    ``other_kinds`` are the names of further kinds of rows that the format takes, for the message.
+    """
     if kind.name not in _BELONG:
-        names = ", ".join([*_BELONG, WITH_NEGATIVES.name])
+        names = ", ".join([*other_kinds, *_BELONG, WITH_NEGATIVES.name])
         raise SettingsError(f"--form {form} is for {names}; these rows are {kind.name}")
     return _BELONG[kind.name]
 

@@ -100,6 +100,11 @@ def model_sections(record: Mapping[str, Any]) -> list[PageSection]:
     course: list[tuple[str, str]] = []
     if record.get("steps"):
         course.append(("steps", f"{record['steps']:,}; step {record.get('best_step', 0):,} was kept"))
+    if isinstance(texts := record.get("texts"), Mapping):  # of a classifier, by label
+        counts = ", ".join(f"{count:,} of {shown_text(label, 40)}" for label, count in texts.items())
+        course.append(("texts", f"{sum(texts.values()):,}: {counts}"))
+        if record.get("measured_on"):
+            course.append(("log loss and accuracy measured on", str(record["measured_on"])))
     if isinstance(record.get("seconds"), int | float):
         course.append(("time taken", clock(record["seconds"])))
     facts = [("step", str(record.get("step", ""))), *sources(record.get("about") or {}), *_settings(record)]

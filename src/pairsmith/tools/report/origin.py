@@ -1,7 +1,7 @@
 """What the page says in words about a dataset folder: its lead, the verdict, and how the rows were made."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pairsmith.core.progress import clock
@@ -112,10 +112,17 @@ def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def seconds(folder: DatasetFolder) -> float:
-    """How many seconds the step worked, by its log: from each start to the last shard finished after it."""
+    """How many seconds the step worked, by its log: from each start to the last shard finished after it.
+
+    The log also holds events of a run that ``--fresh`` has replaced; they do not count.
+    """
     total, mark = timedelta(), None
+    created = folder.manifest.created
+    begun = datetime.fromisoformat(created).astimezone(UTC) if created else None
     for event in recent(folder.path):
-        when = datetime.fromisoformat(event["time"])
+        when = datetime.fromisoformat(event["time"]).astimezone(UTC)
+        if begun and when < begun:
+            continue
         if event.get("event") == "start":
             mark = when
         elif event.get("event") == "shard" and mark:
