@@ -112,7 +112,7 @@ def test_the_card_says_what_it_was_trained_on(trained, tiny_gpt2):
     assert yaml.safe_load(head)["library_name"] == "sentence-transformers"
     assert "base_model" not in yaml.safe_load(head)
     assert "`gpt2`" in body
-    assert "| data | the dataset folder `pairs`, last step `postprocess`, fingerprint `" in body
+    assert "| data | the dataset folder `pairs`, last step `generate`, fingerprint `" in body
     assert "was trained to come close to the score of the pair" in body
     assert "| pairs | 48 |\n| validation | 16, a split of the same data: where a program scored" in body
     assert "chosen by the Spearman correlation (×100)" in body
