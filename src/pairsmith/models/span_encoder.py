@@ -16,10 +16,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.core.arguments import model_name
 from pairsmith.core.errors import ModelError
+from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.model_names import resolve_model
 from pairsmith.models.encode import moved
 from pairsmith.models.heads import Loading
-from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
+from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads, save_heads
 from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 
 
@@ -47,6 +48,16 @@ class SpanEncoder:
         """f_start and f_end of n questions (Q4), each ``(n, d)`` in the heads' dtype."""
         starts, ends = self.heads(self.token_vectors(features)[:, 0])
         return starts, ends
+
+    def save(self, folder: str | Path) -> None:
+        """Save the encoder as a transformers model, its tokenizer and heads, in a folder for ``load_student``.
+
+        ``AutoModel`` opens the encoder in the folder.
+        """
+        with quiet_loading():
+            self.tokens.model.save_pretrained(str(folder))
+            self.tokens.tokenizer.save_pretrained(str(folder))
+        save_heads(self.heads, Path(folder))
 
 
 def load_span_encoder(

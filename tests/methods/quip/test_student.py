@@ -490,3 +490,12 @@ def test_after_a_fault_of_the_data_the_corrected_command_goes_on(quick_bert, tmp
         infuse(settings(quick_bert, str(path)), run)
     infuse(settings(quick_bert, str(path), labels="answers", epochs=1), run)
     assert (run.out / "heads.safetensors").is_file()
+
+
+def test_a_student_that_was_saved_answers_as_before(quick_bert, tmp_path):
+    texts, questions = ["A man is playing in Rome.", "It is cold."], ["Where does he play?", "How is it?"]
+    student = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True, seed=3)
+    student.save(tmp_path / "new" / "student")
+    saved = pairsmith.load_student(str(tmp_path / "new" / "student"), device="cpu")
+    answers = pairsmith.answer_with_student(student, questions, texts)
+    assert pairsmith.answer_with_student(saved, questions, texts) == answers

@@ -9,11 +9,9 @@ from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 from pairsmith.models.span_encoder import SpanEncoder
-from pairsmith.models.span_heads import save_heads
 from pairsmith.steps.training.reading import TrainingData, items_of
 from pairsmith.steps.training.settings import InfuseSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
-from pairsmith.training.folder import save_transformer
 
 _USE = """```python
 import pairsmith
@@ -60,6 +58,6 @@ the encoder with its heads."""
 
 
 def save_student(student: SpanEncoder, card: str, out: Path) -> None:
-    """Save the encoder as a transformers model, and the heads in the same folder."""
-    save_transformer(student.tokens.model, student.tokens.tokenizer, card, out)
-    save_heads(student.heads, out)
+    """Save a student with its card."""
+    student.save(out)
+    (out / "README.md").write_text(card, encoding="utf-8")
