@@ -50,7 +50,7 @@ class SpanEncoder:
         return starts, ends
 
     def save(self, folder: str | Path) -> None:
-        """Save the encoder as a transformers model, its tokenizer and heads, in a folder for ``load_student``.
+        """Save the encoder as a transformers model, the tokenizer and heads, for ``load_student``.
 
         ``AutoModel`` opens the encoder in the folder.
         """
