@@ -2,6 +2,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from textwrap import dedent
 from typing import Self
 
 import pytest
@@ -1189,3 +1190,24 @@ def test_a_finished_run_says_what_it_made():
         "page:  my runs/page/report.html",
         "next:  pairsmith search --model 'my runs/learned' --corpus 'my runs/parts'",
     ]
+
+
+def test_faults_in_data_to_measure_on_are_told_before_anything_is_made(tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\nGood film.,good\nBad film.,\n")
+    text = """\
+        name: late
+        steps:
+          - name: texts
+            step: generate
+            settings: {task: movie-reviews, model: "pairsmith:tiny"}
+          - name: classifier
+            step: train-classifier
+            settings: {base: "embedded:all-minilm-l6-v2", data: "@texts"}
+          - name: after
+            step: evaluate-classification
+            settings: {model: "@classifier", data: ./texts.csv}
+        """
+    (tmp_path / "late.yaml").write_text(dedent(text))
+    with pytest.raises(InputError, match=r"texts\.csv:3: .*label"):
+        run_recipe(load_recipe(tmp_path / "late.yaml"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run" / "texts").exists()

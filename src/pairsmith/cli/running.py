@@ -90,6 +90,8 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
                 "ray"
             )
     memory = _Memory(out / RUN_RECORD, _record(recipe, out, fresh))
+    if not memory.record.steps:
+        _check_evaluation_data(recipe, out)
     memory.save()
     for number, planned in enumerate(recipe.steps, start=1):
         folder = out / planned.name
@@ -135,6 +137,18 @@ def closing_lines(recipe: Recipe, out: Place) -> Iterator[str]:
     if {"chunk", "train-retriever"} <= folders.keys():
         model, corpus = (shlex.quote(str(folders[kind])) for kind in ("train-retriever", "chunk"))
         yield f"next:  pairsmith search --model {model} --corpus {corpus}"
+
+
+def _check_evaluation_data(recipe: Recipe, out: Place) -> None:
+    """Read the data of evaluations that need no earlier rows, so that faults are told before any work."""
+    for planned in recipe.steps:
+        if not planned.kind.startswith("evaluate-"):
+            continue
+        sources = [value for name, value in planned.values.items() if name != "model"]
+        refers = any(text.startswith("@") for value in sources for text in texts_in(value))
+        check = getattr(planned.step.function(), "check_data", None)
+        if check and not refers:
+            check(planned.settings(out))
 
 
 def _figures(

@@ -44,9 +44,13 @@ class Step:
     next_commands: tuple[str, ...] = ()
     of_runs: bool = False  # whether the step can read the folder of a recipe's run
 
+    def function(self) -> Any:
+        """The function that does the work, imported if it is given by its name."""
+        return imported(self.work) if isinstance(self.work, str) else self.work
+
     def run(self, settings: Settings, run: "Run") -> object:
         """Do the work, or this rank's share of it in an array job."""
-        work = imported(self.work) if isinstance(self.work, str) else self.work
+        work = self.function()
         if run.kept and isinstance(settings, WorkerSettings):
             from pairsmith.runs.array_job import rank_of, run_rank
 

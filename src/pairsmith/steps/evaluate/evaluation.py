@@ -54,6 +54,10 @@ class Evaluation(Generic[S, D]):
     hashes: Callable[[S, Callable[[], D]], Mapping[str, str]] = _hash_of_data
     revision: Callable[[str], str] = model_revision
 
+    def check_data(self, settings: S) -> None:
+        """Read the data without the model, and raise an error if they have a fault."""
+        self.read(with_evaluation_splits(settings))
+
     def __call__(self, settings: S, run: Run) -> dict[str, Any]:
         """Evaluate, write the results into the run's folder, and show a table."""
         settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
