@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_files import META, pick_device, pick_dtype, unsaid
 from pairsmith.core.model_names import DtypeName, resolve_model
 from pairsmith.models.encode import beginning
 from pairsmith.models.loading import mark_pairs, opened, pad_on_the_right, refuse_missing, seeded
-from pairsmith.models.span_heads import heads_kind
+from pairsmith.models.span_heads import heads_kind, score_in_float32
 
 HeadTask = Literal[
     "question answering", "classification", "summarization", "continuation", "token vectors",
@@ -159,18 +159,6 @@ def load_with_head(
     positions = positions_of(network)
     longest = min(max_length or int(tokenizer.model_max_length), positions)
     return network.to(chosen).eval(), tokenizer, longest
-
-
-def score_in_float32(network: nn.Module, labels: int) -> None:
-    """Convert the last layer of a head with ``labels`` outputs to float32, in place.
-
-    bfloat16 has eight bits of precision. With it, many of thousands of pairs would have equal scores, and
-    several tokens of a text would have the same, best score as a start.
-    """
-    for module in network.modules():
-        if isinstance(module, nn.Linear) and module.out_features == labels:
-            module.float()
-            module.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
 
 
 def _disable_cache(network: Any) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pairsmith.core.arguments import checked_whole_number, model_name
 from pairsmith.core.errors import ModelError, SettingsError
@@ -29,9 +29,9 @@ from pairsmith.models.encode import (
     padded_inputs,
     padded_tokens,
 )
-from pairsmith.models.heads import Loading, TextModel, load_with_head, require_reader, score_in_float32
+from pairsmith.models.heads import Loading, TextModel, load_with_head, require_reader
 from pairsmith.models.loading import mark_pairs
-from pairsmith.models.span_heads import SpanHeads, heads_kind, load_heads
+from pairsmith.models.span_heads import PerceptronReader, SpanHeads, heads_kind, load_heads
 from pairsmith.models.token_vectors import load_token_encoder
 
 QUESTION_TOKENS = 64
@@ -117,36 +117,6 @@ def load_reader(
             f"and a text; give a model that reads at least {_SHORTEST}"
         )
     return reader
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SpanScores:
-    """The output of a reader's model for a batch: two tensors of unnormalised scores, ``(n, tokens)``."""
-
-    start_logits: Tensor
-    end_logits: Tensor
-
-
-class PerceptronReader(nn.Module):
-    """An encoder with two perceptrons, which score each token as an answer's start and as its end (Q3)."""
-
-    def __init__(self, encoder: Any, heads: SpanHeads) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.heads = heads.to(encoder.device, encoder.dtype)
-        if encoder.dtype != torch.float32:
-            score_in_float32(self.heads, 1)
-        self.config = encoder.config
-        self.eval()
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the weights."""
-        return torch.device(self.encoder.device)
-
-    def forward(self, **inputs: Tensor) -> SpanScores:
-        """Start and end scores, with the names of a transformers model's question-answering output."""
-        return SpanScores(*self.heads(self.encoder(**inputs).last_hidden_state))
 
 
 def encode_questions(reader: Reader, questions: Sequence[str], contexts: Sequence[str]) -> list[Feature]:

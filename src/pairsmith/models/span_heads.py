@@ -3,9 +3,11 @@
 They are saved in a separate file in the model's folder, so that ``AutoModel`` can open the folder.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -50,6 +52,48 @@ class SpanHeads(nn.Module):
 
 def _perceptron(width: int, out: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, out))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanScores:
+    """The output of a reader's model for a batch: two tensors of unnormalised scores, ``(n, tokens)``."""
+
+    start_logits: Tensor
+    end_logits: Tensor
+
+
+class PerceptronReader(nn.Module):
+    """An encoder with two perceptrons, which score each token as an answer's start and as its end (Q3)."""
+
+    def __init__(self, encoder: Any, heads: SpanHeads) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = heads.to(encoder.device, encoder.dtype)
+        if encoder.dtype != torch.float32:
+            score_in_float32(self.heads, 1)
+        self.config = encoder.config
+        self.eval()
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return torch.device(self.encoder.device)
+
+    def forward(self, **inputs: Tensor) -> SpanScores:
+        """Start and end scores, with the names of a transformers model's question-answering output."""
+        return SpanScores(*self.heads(self.encoder(**inputs).last_hidden_state))
+
+
+def score_in_float32(network: nn.Module, labels: int) -> None:
+    """Convert the last layer of a head with ``labels`` outputs to float32, in place.
+
+    bfloat16 has eight bits of precision. With it, many of thousands of pairs would have equal scores, and
+    several tokens of a text would have the same, best score as a start.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.Linear) and module.out_features == labels:
+            module.float()
+            module.register_forward_pre_hook(lambda _, inputs: (inputs[0].float(),))
 
 
 def save_heads(heads: SpanHeads, folder: Path) -> None:

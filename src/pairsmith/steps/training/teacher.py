@@ -12,8 +12,8 @@ from pairsmith.data.squad import read_questions
 from pairsmith.methods.mining.marked import QuestionWithSpans, StoredQuestions
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.quip.student import likeliest
-from pairsmith.models.reader import PerceptronReader, Reader
-from pairsmith.models.span_heads import save_heads
+from pairsmith.models.reader import Reader
+from pairsmith.models.span_heads import PerceptronReader, save_heads
 from pairsmith.steps.training.reading import TrainingData, items_of
 from pairsmith.steps.training.settings import TrainTeacherSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
