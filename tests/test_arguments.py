@@ -285,6 +285,7 @@ def test_numpy_texts_become_plain_texts():
             lambda: pairsmith.answer_with_student(LOADED, ["a"], ["b"], max_answer_tokens=0),
             "max_answer_tokens must be at least 1, not 0",
         ),
+        (lambda: pairsmith.evaluate_sts(LOADED, [PAIR], suites=["STS12"]), "suites are names of a folder's"),
         (
             lambda: pairsmith.evaluate_sts(LOADED, [PAIR], bootstrap=-1),
             "bootstrap must be at least 0, not -1",

@@ -215,13 +215,15 @@ def evaluate_sts(
         InputError: the data cannot be read, pairs are of another class or have a blank text, or all
             grades are equal.
         ModelError: a vector is not finite, or all pairs have the same cosine.
-        SettingsError: the encoder is not loaded, or ``bootstrap`` or ``seed`` is no whole number of at
-            least 0.
+        SettingsError: the encoder is not loaded, ``suites`` are given for a list, or ``bootstrap`` or
+            ``seed`` is no whole number of at least 0.
     """
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     bootstrap, seed = checked_whole_number(bootstrap, "bootstrap"), checked_whole_number(seed, "seed")
     if isinstance(data, str | Path):
         test_sets = read_sts(place(str(data)), suites or None)
+    elif suites:
+        raise SettingsError("suites are names of a folder's test sets; data is a list, so leave suites out")
     else:
         pairs = checked_rows(data, "data", GradedPair, ScoredPair)
         for column in ("sentence1", "sentence2"):
