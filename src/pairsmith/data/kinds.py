@@ -109,7 +109,7 @@ def with_summaries(kind: RowKind) -> RowKind:
 def _of_pairs(kind: RowKind, target: RowKind, others: Row) -> RowKind:
     """``target``, read from pairs of inputs and outputs with the columns ``others`` added.
 
-    If ``kind`` is not that of these pairs, it is returned unchanged.
+    A ``kind`` that is not the kind of pairs of inputs and outputs is returned unchanged.
     """
     if kind is not _PAIRS:
         return kind

@@ -126,7 +126,7 @@ class KeptVectors:
 def corpus_vectors(settings: Settings) -> str:
     """What decides the vectors of its corpus that a step keeps; empty if the step keeps none.
 
-    Steps for which it is equal encode the corpus once.
+    If two steps have the same text, the second one reads the vectors that the first one saved.
     """
     if not (getattr(settings, "vectors", None) and getattr(settings, "corpus", None)):
         return ""

@@ -232,7 +232,7 @@ def figure_rows(
 ) -> Iterator[tuple[str, str, str]]:
     """Name, value and 95 % interval of every number in the results; the interval is "" if there is none.
 
-    A number's interval is beside it, or in ``intervals``, which has intervals by the names in ``results``.
+    The interval of the number ``name`` is ``results[f"{name}_ci"]``, or ``intervals[name]``.
     """
     for name, value in results.items():
         if name in _NOT_FIGURES or name.endswith("_ci"):
