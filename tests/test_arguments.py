@@ -337,6 +337,10 @@ def test_numpy_texts_become_plain_texts():
             lambda: pairsmith.run_recipe("quickstart", None),
             "out must be the path of a folder, not of the type NoneType",
         ),
+        (
+            lambda: pairsmith.run_recipe("quickstart", "out", seed="a"),
+            "seed must be a whole number",
+        ),
         (lambda: pairsmith.load_encoder("pairsmith:tiny", pooling="max"), "pooling must be one of default,"),
         (lambda: pairsmith.load_encoder("pairsmith:tiny", layers=0), "layers must be at least 1, not 0"),
         (

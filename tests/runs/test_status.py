@@ -94,6 +94,9 @@ def test_a_recipe(tmp_path, work):
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(FolderError, match="there is no folder"):
         status_lines(tmp_path / "none")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FolderError, match="file is a file; give the folder of a step"):
+        status_lines(tmp_path / "file")
     with pytest.raises(FolderError, match="holds neither a step's work nor a recipe's run"):
         status_lines(tmp_path)
     (tmp_path / "manifest.json").write_text("{")

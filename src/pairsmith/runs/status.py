@@ -123,7 +123,8 @@ def status_lines(path: Place) -> list[str]:
 
 def _lines(path: Place) -> Iterator[str]:
     if not is_folder(path):
-        raise FolderError(f"there is no folder {path}; give the folder of a step or of a recipe's run")
+        fault = f"there is no folder {path}" if size_of(path) is None else f"{path} is a file"
+        raise FolderError(f"{fault}; give the folder of a step or of a recipe's run")
     ranks = rank_folders(path)
     status = status_of(path)
     if status or ranks:

@@ -39,6 +39,14 @@ from pairsmith.data.splits import folder_files, split_files, split_of
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
 
+_REASONS = {
+    errno.ENOSPC: "no space left on the device",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EEXIST: "a file has this name",
+    errno.ENOTDIR: "a part of this path is a file",
+}
+"""Why a file or folder cannot be written, by the number of the system's error."""
 # Temporary file names begin like this and end in .tmp, so that a later run can recognise and remove them.
 _TEMPORARY = ".pairsmith-"
 _ROW_GROUP = 100_000
@@ -226,7 +234,17 @@ def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
 
 def make_folder(folder: Place) -> None:
     """Create ``folder`` and its parents, except in an object store, which has no folders."""
-    if isinstance(folder, Path) or folder.protocol not in OBJECT_STORES:
+    if isinstance(folder, Path):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+            why = _REASONS.get(error.errno or 0, error.strerror)
+            raise StorageError(
+                f"the folder {folder} cannot be made: {why}; give another one, or make this one possible"
+            ) from error
+    elif folder.protocol not in OBJECT_STORES:
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -290,11 +308,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _explain(path: Place, error: Exception) -> str:
-    why = {
-        errno.ENOSPC: "no space left on the device",
-        errno.EROFS: "the file system is read-only",
-        errno.EACCES: "permission denied",
-    }.get(getattr(error, "errno", None) or 0)
+    why = _REASONS.get(getattr(error, "errno", None) or 0)
     if isinstance(path, Path):
         why = f"{why or getattr(error, 'strerror', None) or error} ({_free(path)})"
     return (

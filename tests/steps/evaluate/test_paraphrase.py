@@ -107,6 +107,14 @@ def test_a_layer_that_is_not_there_is_refused(tmp_path, tiny_bert, data):
         run(tmp_path, tiny_bert, data=data, layer=3)
 
 
+def test_data_that_cannot_be_read_leave_no_folder(tmp_path, tiny_bert):
+    (tmp_path / "pairs.tsv").write_text("sentence1\tother\na\tb\n")
+    settings = EvaluateParaphraseSettings(model=str(tiny_bert), data=str(tmp_path / "pairs.tsv"))
+    with pytest.raises(InputError, match="sentence2"):
+        evaluate_paraphrase(settings, Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()
+
+
 def test_pairs_of_one_label_are_refused(tmp_path, tiny_bert):
     data = write(tmp_path / "pairs.tsv", [(text, text, 1) for text in TEXTS])
     with pytest.raises(InputError, match="all 5 pairs have the label 1"):

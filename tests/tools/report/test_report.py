@@ -24,7 +24,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.status import status_lines
-from pairsmith.tools.report.origin import seconds
+from pairsmith.tools.report.origin import seconds, verdict
 from pairsmith.tools.report.parts import shown_text
 from pairsmith.tools.report.route import report
 from pairsmith.tools.settings import ReportSettings
@@ -435,3 +435,8 @@ def test_remnants_of_markup_are_warned_of(tmp_path):
         page_of(tmp_path / name, tmp_path / f"page-{name}")
     assert warnings_in(tmp_path / "page-in") == ["40.0 % of text hold remnants of HTML, such as “&nbsp;”"]
     assert warnings_in(tmp_path / "page-clean") == []
+
+
+def test_few_rows_are_said_to_be_few():
+    assert verdict(99, []).endswith("on these rows, but 99 are few to judge by.")
+    assert verdict(100, []) == "The checks found no reason not to train on these rows."
