@@ -59,6 +59,10 @@ class Square:
     def ending(self, item):
         raise EOFError("a file ended")
 
+    def logged(self, item):
+        for n in range(20):
+            logging.getLogger("pairsmith").warning("note %d", n)
+
     def bug(self, item):
         raise ZeroDivisionError("a bug")
 
@@ -264,6 +268,12 @@ class TestRay:
         finally:
             logging.getLogger("pairsmith").removeHandler(told)
         assert caplog.messages == ["http://full.example: 503 no room; trying again in 0 s"]
+
+    @pytest.mark.long
+    def test_all_that_a_worker_logs_of_its_last_item_is_told(self, tmp_path, caplog):
+        outcomes = execute(Square(tmp_path, logged=1), [1], lambda _: None, ExecutorChoice("ray", 1))
+        assert squares(outcomes) == {1: 1}
+        assert caplog.messages == [f"note {n}" for n in range(20)]
 
     def test_no_cluster_at_the_address(self, tmp_path):
         work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, "127.0.0.1:1"))

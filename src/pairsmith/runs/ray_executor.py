@@ -40,14 +40,18 @@ _HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
 class Actor:
     """The code that runs in an actor: it loads the work once, then processes items and counts their units.
 
-    What pairsmith logs is put into ``log``, the actor of a Ray queue, if it is given.
+    What pairsmith logs is put into ``log``, the actor of a Ray queue, if it is given. Each record is in the
+    queue before the work goes on, so that an item's records come before its result.
     """
 
     def __init__(self, load: Load[Any, Any], index: int, folder: Path, log: Any = None) -> None:
         if folder.is_dir():  # so that relative paths mean the same as in the main process
             os.chdir(folder)
         if log is not None:
-            logging.getLogger("pairsmith").addHandler(LogSender(lambda _, record: log.put.remote(record)))
+            import ray
+
+            handler = LogSender(lambda _, record: ray.get(log.put.remote(record)))
+            logging.getLogger("pairsmith").addHandler(handler)
         self._load = load
         self._index = index
         self._work: Work[Any, Any] | None = None
@@ -93,8 +97,7 @@ def run_ray(
     try:
         pool = _Actors(ray, load, waiting.workers, head, say)
         yield from work_through(pool, waiting, advance)
-        for worker in pool.workers:
-            ray.kill(worker.actor)
+        pool.close()
     finally:
         ray.shutdown()
 
@@ -139,9 +142,7 @@ class _Actors:
             worker = self._promises.pop(promise)
             answer, how = self._answer(promise)
             if worker is None:
-                if not how:  # otherwise the node of the queue is lost
-                    logging.getLogger(answer.name).handle(answer)
-                    self._promises[self._log.get.remote()] = None
+                self._tell(answer, how)
             elif how:
                 yield worker, "ended", how
             elif worker.ready:
@@ -162,6 +163,21 @@ class _Actors:
                 f"workers ended again and again while they were loading ({how}); see whether each node has "
                 "pairsmith, the model and enough memory"
             )
+
+    def close(self) -> None:
+        """Log the records that are left in the queue, and end the actors."""
+        self._log.put.remote(None)  # the last entry, as all items are done
+        while promises := [promise for promise, worker in self._promises.items() if worker is None]:
+            del self._promises[promises[0]]
+            self._tell(*self._answer(promises[0]))
+        for worker in self.workers:
+            self._ray.kill(worker.actor)
+
+    def _tell(self, record: logging.LogRecord | None, how: str) -> None:
+        """Log a record of an actor, and ask for the next one; if ``how``, the node of the queue is lost."""
+        if record is not None and not how:
+            logging.getLogger(record.name).handle(record)
+            self._promises[self._log.get.remote()] = None
 
     def _start(self, index: int) -> _ActorWorker:
         worker = _ActorWorker(index, actor=self._remote.remote(self._load, index, Path.cwd(), self._log))
