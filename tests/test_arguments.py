@@ -245,6 +245,24 @@ def test_rows_and_pairs_of_invalid_values_are_refused():
             call()
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda rows: pairsmith.train_classifier(LOADED, rows), "texts"),
+        (lambda rows: pairsmith.train_classifier(LOADED, [TEXT], rows), "validation"),
+        (lambda rows: pairsmith.evaluate_classification(LOADED, rows), "texts"),
+        (lambda rows: pairsmith.make_training_set(rows), "rows"),
+    ],
+)
+def test_a_blank_label_or_text_is_refused_with_its_place(call, name):
+    for label in ("", " \n"):
+        with pytest.raises(InputError, match=rf"^the label of {name}\[1\] is blank; leave it out$"):
+            call([TEXT, LabelledText("2", "b", label)])
+    if name != "rows":  # whose blank texts become rejects
+        with pytest.raises(InputError, match=rf"^the text of {name}\[1\] is blank; leave it out$"):
+            call([TEXT, LabelledText("2", " ", "bad"), TEXT])
+
+
 def test_numpy_texts_become_plain_texts():
     class Text(str):
         __slots__ = ()

@@ -63,8 +63,8 @@ def make_training_set(
         the training rows, the validation rows, and the rejected rows.
 
     Raises:
-        InputError: ``rows`` contains an object that is not a row, a label that the task does not have, or
-            rows of several classes.
+        InputError: ``rows`` contains an object that is not a row, a blank label or one that the task does
+            not have, or rows of several classes.
         SettingsError: an option is unknown or has an invalid value, or the task is not loaded.
     """
     if "data" in options:
@@ -73,6 +73,7 @@ def make_training_set(
     if task is not None:
         check_loaded(task, "task", "counters", "load_task")
     rows = checked_rows(rows, "rows", ScoredPair, LabelledPair, LabelledText)
+    check_not_blank((getattr(row, "label", None) for row in rows), "the label of rows")
     if task is not None:
         _check_labels(rows, task)
     if len(classes := sorted({type(row).__name__ for row in rows})) > 1:
@@ -133,8 +134,8 @@ def train_classifier(
 
     Args:
         encoder: the encoder whose vectors are classified; it is not changed.
-        texts: training texts, none of them blank, with at least two labels, such as the rows that
-            ``generate_texts`` returns.
+        texts: training texts, none of them blank, with at least two labels, none of them blank, such as the
+            rows that ``generate_texts`` returns.
         validation: texts by which the best of several values of ``c`` is chosen; without them, the value is
             chosen by cross-validation.
         progress: shows the progress of the training; by default nothing is shown.
@@ -145,14 +146,14 @@ def train_classifier(
 
     Raises:
         InputError: there are fewer than two labels, a validation text has a label that no training text has,
-            or rows are of another class.
+            a text or label is blank, or rows are of another class.
         SettingsError: an option is unknown or has an invalid value, or the encoder is not loaded.
     """
     check_progress(progress)
     how = options_of("train_classifier", ClassifierOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
-    train = _columns(checked_rows(texts, "texts", LabelledText))
-    held_out = _columns(rows) if (rows := checked_rows(validation, "validation", LabelledText)) else None
+    train = _columns(texts, "texts")
+    held_out = columns if (columns := _columns(validation, "validation")).texts else None
     return train_classifier_on(encoder, train, held_out, how, progress=progress)[0]
 
 
@@ -172,23 +173,23 @@ def evaluate_classification(
         figures of each label and pair of labels, as in ``results.json``.
 
     Raises:
-        InputError: there are no texts, rows are of another class, or a label is unknown to the classifier.
+        InputError: there are no texts, rows are of another class, a text or label is blank, or a label is
+            unknown to the classifier.
         SettingsError: the classifier is not loaded, or ``bootstrap`` or ``seed`` is no whole number of at
             least 0.
     """
     check_loaded(classifier, "classifier", "by_names", "load_classifier")
     bootstrap, seed = checked_whole_number(bootstrap, "bootstrap"), checked_whole_number(seed, "seed")
-    texts = checked_rows(texts, "texts", LabelledText)
-    labels = [text.label for text in texts]
-    if not labels:
+    columns = _columns(texts, "texts")
+    if not columns.labels:
         raise InputError("evaluate_classification: there are no texts; give at least one")
-    if unknown := sorted(set(labels) - set(classifier.labels)):
+    if unknown := sorted(set(columns.labels) - set(classifier.labels)):
         raise InputError(
             f"the classifier does not know the labels {', '.join(unknown)}; it knows "
             f"{', '.join(classifier.labels)}"
         )
-    best = classifier.scores([text.text for text in texts]).argmax(axis=1).tolist()
-    return classification_figures(classifier.labels, labels, best, bootstrap=bootstrap, seed=seed)
+    best = classifier.scores(columns.texts).argmax(axis=1).tolist()
+    return classification_figures(classifier.labels, columns.labels, best, bootstrap=bootstrap, seed=seed)
 
 
 def evaluate_sts(
@@ -290,8 +291,13 @@ def _check_labels(rows: Sequence[GeneratedRow], task: TaskSpec) -> None:
             )
 
 
-def _columns(rows: Sequence[LabelledText]) -> LabelledTexts:
-    return LabelledTexts([row.text for row in rows], [row.label for row in rows], 0)
+def _columns(rows: Sequence[LabelledText], name: str) -> LabelledTexts:
+    """The texts and labels of the argument ``name``; an ``InputError`` if one of them is blank."""
+    rows = checked_rows(rows, name, LabelledText)
+    columns = LabelledTexts([row.text for row in rows], [row.label for row in rows], 0)
+    check_not_blank(columns.texts, f"the text of {name}")
+    check_not_blank(columns.labels, f"the label of {name}")
+    return columns
 
 
 def _table(pairs: Sequence[ScoredPair]) -> Any:
