@@ -11,8 +11,10 @@ from pairsmith.cli.running import run_recipe as run_planned
 from pairsmith.core.arguments import (
     check_loaded,
     check_not_blank,
+    check_not_empty,
     check_progress,
     checked_rows,
+    checked_texts,
     checked_whole_number,
 )
 from pairsmith.core.errors import InputError, SettingsError
@@ -63,8 +65,8 @@ def make_training_set(
         the training rows, the validation rows, and the rejected rows.
 
     Raises:
-        InputError: ``rows`` contains an object that is not a row, a blank label or one that the task does
-            not have, or rows of several classes.
+        InputError: ``rows`` is empty, or contains an object that is not a row, a blank label or one that the
+            task does not have, or rows of several classes.
         SettingsError: an option is unknown or has an invalid value, or the task is not loaded.
     """
     if "data" in options:
@@ -73,6 +75,7 @@ def make_training_set(
     if task is not None:
         check_loaded(task, "task", "counters", "load_task")
     rows = checked_rows(rows, "rows", ScoredPair, LabelledPair, LabelledText)
+    check_not_empty(rows, "rows", "row")
     check_not_blank((getattr(row, "label", None) for row in rows), "the label of rows")
     if task is not None:
         _check_labels(rows, task)
@@ -94,7 +97,8 @@ def train_encoder(
     Args:
         encoder: the encoder to train, in place.
         pairs: training pairs with scores from -1 to 1, such as the rows that ``generate_pairs`` returns.
-        validation: pairs by which the best step is chosen; without them, the last step is kept.
+        validation: two or more pairs, with different scores, by which the best step is chosen; without them,
+            the last step is kept.
         progress: shows the progress of the training; by default nothing is shown.
         options: the fields of ``EncoderOptions`` by name, such as ``objective="contrastive"`` or
             ``learning_rate=1e-4``. Options of the encoder itself (layers, attention, pooling, device, longest
@@ -104,7 +108,8 @@ def train_encoder(
         how the training went: the number of steps, the best step, and the figures on the validation pairs.
 
     Raises:
-        InputError: there are no pairs, they are of another class, or the objective can train on none of them.
+        InputError: there are no pairs, they are of another class, the objective can train on none of them, or
+            the validation pairs have a single score.
         ModelError: the training diverged.
         SettingsError: an option is unknown or has an invalid value, or it is an argument of ``load_encoder``,
             or it has an effect only in a training with a folder; or the encoder is not loaded.
@@ -113,13 +118,21 @@ def train_encoder(
     if of_encoder := sorted(_OF_ENCODER & options.keys()):
         raise SettingsError(f"train_encoder: give {', '.join(of_encoder)} to load_encoder, or leave it out")
     refuse_options_of_steps("train_encoder", options)
-    if not validation and (unused := sorted(_OF_VALIDATION & options.keys())):
+    held_out = checked_rows(validation, "validation", ScoredPair)
+    if not held_out and (unused := sorted(_OF_VALIDATION & options.keys())):
         raise SettingsError(f"train_encoder: {', '.join(unused)} has no effect without validation pairs")
     how = options_of("train_encoder", EncoderOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
-    train = _table(checked_rows(pairs, "pairs", ScoredPair))
-    held_out = _table(rows) if (rows := checked_rows(validation, "validation", ScoredPair)) else None
-    return train_encoder_on(encoder, train, held_out, how, progress=progress)
+    rows = checked_rows(pairs, "pairs", ScoredPair)
+    check_not_empty(rows, "pairs", "ScoredPair")
+    if held_out and len({pair.score for pair in held_out}) < 2:
+        raise InputError(
+            f"validation has {len(held_out):,} pairs with a single score; Spearman's correlation needs "
+            "two or more with different scores: give more, or none to keep the last step"
+        )
+    return train_encoder_on(
+        encoder, _table(rows), _table(held_out) if held_out else None, how, progress=progress
+    )
 
 
 def train_classifier(
@@ -153,6 +166,7 @@ def train_classifier(
     how = options_of("train_classifier", ClassifierOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     train = _columns(texts, "texts")
+    check_not_empty(train.texts, "texts", "LabelledText")
     held_out = columns if (columns := _columns(validation, "validation")).texts else None
     return train_classifier_on(encoder, train, held_out, how, progress=progress)[0]
 
@@ -181,8 +195,7 @@ def evaluate_classification(
     check_loaded(classifier, "classifier", "by_names", "load_classifier")
     bootstrap, seed = checked_whole_number(bootstrap, "bootstrap"), checked_whole_number(seed, "seed")
     columns = _columns(texts, "texts")
-    if not columns.labels:
-        raise InputError("evaluate_classification: there are no texts; give at least one")
+    check_not_empty(columns.texts, "texts", "LabelledText")
     if unknown := sorted(set(columns.labels) - set(classifier.labels)):
         raise InputError(
             f"the classifier does not know the labels {', '.join(unknown)}; it knows "
@@ -221,12 +234,14 @@ def evaluate_sts(
     """
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     bootstrap, seed = checked_whole_number(bootstrap, "bootstrap"), checked_whole_number(seed, "seed")
+    names = checked_texts(suites, "suites")
     if isinstance(data, str | Path):
-        test_sets = read_sts(place(str(data)), suites or None)
-    elif suites:
+        test_sets = read_sts(place(str(data)), names or None)
+    elif names:
         raise SettingsError("suites are names of a folder's test sets; data is a list, so leave suites out")
     else:
         pairs = checked_rows(data, "data", GradedPair, ScoredPair)
+        check_not_empty(pairs, "data", "GradedPair")
         for column in ("sentence1", "sentence2"):
             check_not_blank((getattr(pair, column) for pair in pairs), f"the {column} of data")
         test_sets = [StsSuite("pairs", {"pairs": tuple(pairs)})]
