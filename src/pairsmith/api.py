@@ -251,6 +251,11 @@ def evaluate_sts(
 def open_dataset(path: str | Path) -> DatasetFolder:
     """Open a finished dataset folder to read its rows and rejects.
 
+    Returns:
+        The folder: ``splits`` has the names of its splits, and ``rows`` the number of rows in all of them;
+        ``table(split)`` returns the rows of a split, and ``rejects()`` what was made and not kept, each as a
+        ``pyarrow.Table``.
+
     Raises:
         FolderError: ``path`` is not a dataset folder, or the folder is unfinished.
     """

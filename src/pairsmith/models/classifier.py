@@ -184,8 +184,21 @@ def load_classifier(
 ) -> TextClassifier:
     """Load the classifier in the folder ``model``, which ``train-classifier`` wrote.
 
+    Args:
+        model: the folder.
+        device: as for ``load_encoder``.
+        dtype: number format of the encoder's weights, as for ``load_encoder``; the head's are float32.
+        max_length: the longest text in tokens, including special tokens; it is limited by the encoder's
+            context.
+
+    Returns:
+        The classifier, with its k ``labels``. For n texts, ``predict`` returns n labels, ``scores`` the
+        unnormalised log-probability of each label, ``(n, k)`` float32, and ``confidences`` the probabilities,
+        ``(n, k)`` float32.
+
     Raises:
         ModelError: the folder holds no classifier, or a damaged one.
+        SettingsError: an argument has an invalid value, or there is no such device.
     """
     model = model_name(model)
     if not is_classifier(model):

@@ -48,7 +48,11 @@ _AT_ONCE = 512  # number of questions that are tokenized in one call
 
 
 class Reader(TextModel):
-    """A model with a question-answering head; see ``TextModel``."""
+    """A model with a question-answering head.
+
+    For n pairs of a question and a text, its ``model`` returns ``start_logits`` and ``end_logits``, both
+    ``(n, longest)`` float32: the unnormalised scores of each token as the answer's first and last token.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,10 +91,25 @@ def load_reader(
     seed: int = 0,
     **how: Unpack[Loading],
 ) -> Reader:
-    """Load ``model`` as a reader.
+    """Load ``model`` as a reader, which reads a question and a text together, and predicts the answer's span.
 
-    All arguments are as for ``load_with_head``; ``max_length`` is at least 16 tokens. With ``perceptrons``, a
-    fresh head has the two perceptrons of a teacher (Q3).
+    Args:
+        model: a folder that ``train-reader`` or ``train-teacher`` wrote, or a folder or Hub id of a
+            question-answering model of transformers.
+        fresh_head: whether a model without such a head gets a random head, to be trained.
+        perceptrons: whether a fresh head has the two perceptrons of a teacher (Q3).
+        seed: random seed of a fresh head.
+        how: ``device`` and ``dtype`` as for ``load_encoder``; ``max_length``, the longest input in tokens, at
+            least 16, including the question and special tokens. Longer texts are read in windows.
+
+    Returns:
+        The reader, which ``label_questions`` takes as a teacher. For n pairs, ``features(questions, texts)``
+        returns the inputs of its ``model`` by name, padded tensors ``(n, longest)`` int64, and
+        ``token_counts(questions, texts)`` returns n numbers of tokens. Both truncate to ``max_length``.
+
+    Raises:
+        ModelError: the model cannot be loaded, has no such head, or reads fewer than 16 tokens.
+        SettingsError: an argument has an invalid value, or there is no such device.
     """
     model = model_name(model)
     max_length = how.get("max_length")

@@ -33,7 +33,10 @@ def load_sentence_encoder(
     layers: int | None = None,
     bidirectional: bool = False,
 ) -> SentenceTransformer:
-    """Load ``model`` as a ``SentenceTransformer``, whose ``encode`` returns vectors ``(n, d)``.
+    """Load ``model`` as a ``SentenceTransformer``.
+
+    For n texts its ``encode`` returns their vectors, ``(n, d)``, as an array of NumPy: float16 if the weights
+    are float16, else float32.
 
     Args:
         model: a folder or Hub id of a sentence-transformers model, or of any transformers encoder or
@@ -42,8 +45,10 @@ def load_sentence_encoder(
         pooling: ``default`` loads a sentence-transformers model as it was saved, and averages the last
             layer's token vectors of any other model. ``mean`` and ``cls`` pool the last layer of the
             transformer, and ignore the modules that were saved after it (the baselines of D12).
-        device: as for ``pick_device``.
-        dtype: as for ``pick_dtype``.
+        device: ``cpu``, ``cuda``, ``cuda:1`` …, ``mps``, or ``auto``: CUDA if available, else MPS, else the
+            CPU.
+        dtype: number format of the weights: ``float32``, ``bfloat16``, ``float16``, or ``auto``: bfloat16 if
+            the device has instructions for it, else float32.
         max_length: the longest input in tokens, including special tokens; it is limited by the model's
             context.
         layers: the number of the transformer's first layers that are kept; the final norm is kept, too. None:

@@ -26,7 +26,13 @@ from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 
 @dataclass(frozen=True, slots=True)
 class SpanEncoder:
-    """A student: a token encoder, and the heads for questions."""
+    """A student: a token encoder, and the heads for questions.
+
+    Attributes:
+        tokens: the encoder with its tokenizer. ``tokens.features(texts)`` returns the encoder's inputs for n
+            texts, by name, as padded tensors ``(n, longest)`` int64.
+        heads: map the vector of a question's first token, ``(n, d)``, to f_start and f_end, ``(n, d)`` each.
+    """
 
     tokens: TokenEncoder
     heads: SpanHeads
@@ -38,14 +44,17 @@ class SpanEncoder:
     def token_vectors(self, features: Mapping[str, Tensor]) -> Tensor:
         """The token vectors r(c) of n texts (Q4): ``(n, longest, d)`` in the model's dtype.
 
-        ``features`` are the result of ``TextModel.features`` for the texts.
+        ``features`` are what ``tokens.features`` returns for the texts; padding has vectors, too.
         """
         inputs = moved(features, self.tokens.model.device)
         vectors: Tensor = self.tokens.model(**inputs).last_hidden_state
         return vectors
 
     def question_vectors(self, features: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """f_start and f_end of n questions (Q4), each ``(n, d)`` in the heads' dtype."""
+        """f_start and f_end of n questions (Q4), each ``(n, d)`` in the heads' dtype.
+
+        ``features`` are what ``tokens.features`` returns for the questions.
+        """
         starts, ends = self.heads(self.token_vectors(features)[:, 0])
         return starts, ends
 
@@ -63,11 +72,26 @@ class SpanEncoder:
 def load_span_encoder(
     model: str | Path, *, fresh_heads: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> SpanEncoder:
-    """Load ``model``, which ``infuse`` wrote, as a span encoder.
+    """Load ``model``, which ``infuse`` wrote, as a student: an encoder with heads for questions.
 
-    With ``fresh_heads``, ``model`` may be any encoder of transformers: if it has no heads for questions, it
-    gets random heads, with the random seed ``seed``, to be trained. ``device``, ``dtype`` and ``max_length``
-    are as for ``load_with_head``.
+    Args:
+        model: a folder that ``infuse`` or a student's ``save`` wrote.
+        fresh_heads: whether ``model`` may be any encoder of transformers: if it has no heads for questions,
+            it gets random heads, to be trained.
+        seed: random seed of fresh heads.
+        how: ``device`` and ``dtype`` as for ``load_encoder``; ``max_length``, the longest question or window
+            of a text in tokens, including special tokens.
+
+    Returns:
+        The student, for ``answer_with_student``. With ``student.tokens.features(texts)`` for n texts,
+        ``token_vectors`` returns their token vectors, ``(n, longest, d)``, and ``question_vectors`` the two
+        vectors of n questions, ``(n, d)`` each, all in ``dtype``. The inner product of a question's first
+        vector with a token's is the score of an answer that starts at this token, and with the second vector
+        that of one that ends there (Q4). ``save(folder)`` writes the student into a folder.
+
+    Raises:
+        ModelError: the model cannot be loaded, or has no heads for questions.
+        SettingsError: an argument has an invalid value, or there is no such device.
     """
     model = model_name(model)
     if not fresh_heads:

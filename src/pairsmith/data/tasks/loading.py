@@ -38,6 +38,10 @@ def load_task(name_or_path: str | Path | Mapping[str, Any]) -> TaskSpec:
     For texts that are not the name of a built-in task, ``is_path`` decides whether they are paths. A mapping
     has the keys and values that a YAML file would have.
 
+    Returns:
+        The task, for ``generate_pairs`` if its ``kind`` is ``pair``, and for ``generate_texts`` if it is
+        ``text``. ``labels`` has each label's name and instruction; ``decoding`` says how texts are drawn.
+
     Raises:
         TaskError: there is no such task or file, or a mistake in it.
     """

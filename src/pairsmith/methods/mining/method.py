@@ -60,11 +60,14 @@ def mine_pairs(
     Args:
         inputs: texts, none of them blank; of equal texts, the first one counts.
         outputs: likewise; for pairs of questions and answers (M7), candidate answers in their passages, as
-            ``units.answers_in_passages`` finds them.
+            ``pairsmith.methods.mining.units.answers_in_passages`` finds them.
         encoder: encodes both sides; it may have a prompt for queries and one for documents.
         k: number of nearest neighbours of each text on the other side.
-        margin: see ``search.margin.margin``; M3 is ``ratio``.
-        retrieval: see ``search.selection.select_pairs``.
+        margin: the score of a pair: ``ratio`` is its cosine divided by the mean cosine of both texts to their
+            k nearest neighbours (M3), ``distance`` the cosine minus this mean, ``absolute`` the cosine.
+        retrieval: which candidates become pairs: ``max`` takes them by falling margin if neither text is in a
+            pair yet; ``forward`` takes the best output of each input, ``backward`` the best input of each
+            output, ``intersection`` the pairs that both of these take; ``candidates`` takes all.
         threshold: the smallest margin of a pair; None keeps all pairs.
         best: keep only this many pairs, those with the largest margins; None keeps all pairs.
         keep_verbatim: whether to keep pairs in which one text contains the other verbatim, or in which the

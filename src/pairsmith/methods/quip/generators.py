@@ -44,9 +44,13 @@ def load_question_generator(
     Args:
         model: ``cloze`` for the generator without a model; else a folder or Hub id: an encoder-decoder model
             that ``train-asker`` trained, or a causal language model, which follows an instruction.
-        options: how questions are generated.
-        device: as for ``pick_device``.
-        dtype: number format of the weights.
+        options: how questions are generated: ``pairsmith.methods.quip.options.GenerationOptions``.
+        device: as for ``load_encoder``.
+        dtype: number format of the weights, as for ``load_encoder``.
+
+    Returns:
+        The generator, for ``generate_questions``. Its ``limit`` is the longest passage in tokens, and
+        ``length(text)`` the number of tokens in a text; ``cloze`` counts words and punctuation marks instead.
 
     Raises:
         ModelError: the model does not exist, cannot write text, or has no separator token.

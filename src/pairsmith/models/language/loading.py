@@ -22,11 +22,16 @@ def load_model(
 
     Args:
         name: a folder, a Hub id, a GGUF file, ``embedded:smollm2-135m-instruct`` or ``pairsmith:tiny``.
-        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
-        dtype: number format of the weights, as for ``pick_dtype``; probabilities are computed in float32.
+        device: as for ``load_encoder``.
+        dtype: number format of the weights, as for ``load_encoder``; probabilities are computed in float32.
+
+    Returns:
+        The model, for ``generate_pairs`` and ``generate_texts``. Its ``encode(text)`` returns a list of token
+        ids, special tokens included, and ``decode(ids)`` their text.
 
     Raises:
         ModelError: the model cannot be loaded, or is no causal language model.
+        SettingsError: there is no such device or number format.
     """
     # Imported here, as transformers takes seconds, and the process that shares the work out decodes nothing.
     from pairsmith.models.language.packed_weights import packed
