@@ -15,7 +15,8 @@ from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, miss
 from pairsmith.data.splits import split_of
 
 _TAG = re.compile(r"O|[BI]-.+")
-_BIOES = re.compile(r"[SUEL]-.")  # tags of the schemes BIOES and BILOU that BIO does not have
+_OTHER_SCHEMES = {"S-": "B-", "U-": "B-", "E-": "I-", "L-": "I-"}
+"""Tags of the schemes BIOES and BILOU, which also mark single words and the ends of entities, in BIO."""
 _WORDS = ("tokens", "words")
 _TAGS = ("ner_tags", "tags", "ner")
 _ROWS = (".jsonl", ".json", ".parquet")
@@ -30,7 +31,8 @@ class TaggedSentence:
 
 
 def read_tagged(source: str | Place) -> list[TaggedSentence]:
-    """Read tagged sentences. Tags in the IOB1 scheme, where I- may begin an entity, are converted to BIO.
+    """Read tagged sentences. Tags in the IOB1 scheme, where I- may begin an entity, and in BIOES and
+    BILOU, which also mark entities of one word and their last words, are converted to BIO.
 
     ``source`` has one of these forms:
 
@@ -133,11 +135,11 @@ def _columns(path: Place) -> _Lines:
 def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSentence:
     if len(words) != len(tags):
         raise InputError(f"{where}: {len(words)} words and {len(tags)} tags; each word needs one tag")
+    tags = [_OTHER_SCHEMES.get(tag[:2], tag[:2]) + tag[2:] for tag in tags]
     for tag in tags:
         if not _TAG.fullmatch(tag):
-            advice = "; write S- and U- as B-, and E- and L- as I-" if _BIOES.match(tag) else ""
             raise InputError(
-                f"{where}: the tag {tag[:30]!r} is not a BIO tag such as O, B-PERSON or I-PERSON{advice}"
+                f"{where}: the tag {tag[:30]!r} is not a BIO tag such as O, B-PERSON or I-PERSON"
             )
     return TaggedSentence(tuple(words), tuple(as_bio(tags)))
 

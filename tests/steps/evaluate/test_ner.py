@@ -353,10 +353,20 @@ def test_the_form_of_conll(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "tags", ["S-PER B-PER E-PER O B-LOC I-LOC E-LOC", "U-PER B-PER L-PER O B-LOC I-LOC L-LOC"]
+)
+def test_bioes_and_bilou_become_bio(tmp_path, tags):
+    words = ["Ann", "Bob", "Stone", "in", "New", "York", "City"]
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"tokens": words, "ner_tags": tags.split()}))
+    (sentence,) = read_tagged(path)
+    assert sentence.tags == ("B-PER", "B-PER", "I-PER", "O", "B-LOC", "I-LOC", "I-LOC")
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("A I-PER\nman person\n", "eng:1: the tag 'person' is not a BIO tag"),
-        ("A S-PER\n", "the tag 'S-PER' is not a BIO tag .*; write S- and U- as B-, and E- and L- as I-"),
         ("A I-PER\nman\n", "eng:2: a word and its tag"),
         ("\n", "no tagged sentences"),
     ],

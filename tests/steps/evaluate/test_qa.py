@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from pydantic import ValidationError
+from tests.heard import Heard
 from tests.planned import planned
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
@@ -364,3 +365,10 @@ def test_a_plan_reads_questions_that_an_earlier_step_will_make(reader, data):
     before = {"@questions": Estimate(1.0, 1, 1, {"train": 40}, sample=sample)}
     later = planned("evaluate-qa", settings(reader, "@questions"), before)
     assert later.disk - 4096 == 10 * (there.disk - 4096) > 0
+
+
+def test_questions_without_an_answer_are_counted(reader, tmp_path):
+    data = write(tmp_path / "questions.jsonl", [*ROWS[:2], ("e", "Who sings?", CONTEXTS[0], [])])
+    heard = Heard()
+    assert evaluate_qa(settings(reader, data), Run(tmp_path / "out", heard))["count"] == 2
+    assert "1 of 3 questions have no answer and are left out" in heard.lines
