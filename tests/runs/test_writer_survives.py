@@ -213,3 +213,40 @@ class TestLock:
         monkeypatch.setattr(fcntl, "flock", no_locks)
         work.commit(work.start(out), 0)
         assert out.resolve() not in lock._held
+
+
+class TestNoFolder:
+    """An output folder that cannot be created holds no finished work, and the message promises none."""
+
+    def test_below_a_file(self, work, tmp_path):
+        (tmp_path / "rows.csv").write_text("text\n")
+        with pytest.raises(StorageError) as caught:
+            work.start(tmp_path / "rows.csv" / "deep" / "out")
+        assert str(caught.value) == (
+            f"cannot create the folder {tmp_path}/rows.csv/deep/out: {tmp_path}/rows.csv is a file; "
+            "give another folder to write to"
+        )
+
+    @pytest.mark.parametrize(
+        ("number", "told"),
+        [
+            (errno.EACCES, "permission denied; give a folder that you may write to"),
+            (errno.EROFS, "the file system is read-only; give a folder that you may write to"),
+            (errno.ENOSPC, r"no space left on the device \(.* MB free\); make room, or give another folder"),
+        ],
+    )
+    def test_where_none_may_be_created(self, work, tmp_path, monkeypatch, number, told):
+        def refused(path, *_, **__):
+            raise OSError(number, os.strerror(number), str(path))
+
+        monkeypatch.setattr(Path, "mkdir", refused)
+        with pytest.raises(StorageError, match=f"cannot create the folder .*/new: {told}$"):
+            work.start(tmp_path / "new")
+
+    def test_above_which_a_folder_may_not_be_read(self, work, tmp_path, monkeypatch):
+        def refused(path, *_, **__):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+        monkeypatch.setattr(Path, "is_file", refused)
+        with pytest.raises(StorageError, match="new cannot be read: Permission denied$"):
+            work.start(tmp_path / "new")

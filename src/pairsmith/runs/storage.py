@@ -225,8 +225,16 @@ def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
 
 
 def make_folder(folder: Place) -> None:
-    """Create ``folder`` and its parents, except in an object store, which has no folders."""
-    if isinstance(folder, Path) or folder.protocol not in OBJECT_STORES:
+    """Create ``folder`` and its parents, except in an object store, which has no folders.
+
+    A local folder that cannot be created raises a ``StorageError``, which promises no kept work.
+    """
+    if isinstance(folder, Path):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(_why_not_created(folder, error)) from error
+    elif folder.protocol not in OBJECT_STORES:
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -289,12 +297,27 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+_CAUSES = {
+    errno.ENOSPC: "no space left on the device",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+}
+
+
+def _why_not_created(folder: Path, error: OSError) -> str:
+    """The message for a folder that cannot be created."""
+    if file := next((above for above in folder.parents if above.is_file()), None):
+        return f"cannot create the folder {folder}: {file} is a file; give another folder to write to"
+    why = _CAUSES.get(error.errno or 0) or error.strerror or str(error)
+    if error.errno == errno.ENOSPC:
+        return (
+            f"cannot create the folder {folder}: {why} ({_free(folder)}); make room, or give another folder"
+        )
+    return f"cannot create the folder {folder}: {why}; give a folder that you may write to"
+
+
 def _explain(path: Place, error: Exception) -> str:
-    why = {
-        errno.ENOSPC: "no space left on the device",
-        errno.EROFS: "the file system is read-only",
-        errno.EACCES: "permission denied",
-    }.get(getattr(error, "errno", None) or 0)
+    why = _CAUSES.get(getattr(error, "errno", None) or 0)
     if isinstance(path, Path):
         why = f"{why or getattr(error, 'strerror', None) or error} ({_free(path)})"
     return (
