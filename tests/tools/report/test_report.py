@@ -435,3 +435,21 @@ def test_remnants_of_markup_are_warned_of(tmp_path):
         page_of(tmp_path / name, tmp_path / f"page-{name}")
     assert warnings_in(tmp_path / "page-in") == ["40.0 % of text hold remnants of HTML, such as “&nbsp;”"]
     assert warnings_in(tmp_path / "page-clean") == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict"),
+    [
+        (1, "The checks found nothing wrong, but 1 row proves little: make at least 100"),
+        (99, "The checks found nothing wrong, but 99 rows prove little: make at least 100"),
+        (100, "The checks found no reason not to train on these rows."),
+    ],
+)
+def test_few_rows_get_no_green_verdict(tmp_path, rows, verdict):
+    words = ("dog", "cat", "horse", "bird", "fish")
+    pairs = [ScoredPair(str(n), f"{words[n % 5]} {n}", f"{n * 7} walks", 0.0) for n in range(rows)]
+    folder(tmp_path / "in", [{"train": pairs}])
+    page = page_of(tmp_path / "in", tmp_path / "out")
+    assert warnings_in(tmp_path / "out") == []
+    assert verdict in text_of(page)
+    assert ('class="verdict warned"' in page) == (rows < 100)

@@ -40,10 +40,20 @@ def checked(folder: DatasetFolder, against: Sequence[str]) -> str:
     return f"{text} {_READ.format(what='labels' if labelled else 'rows')}"
 
 
+FEWEST_ROWS = 100
+"""Of fewer rows the checks say little: a share among them is uncertain by ten points and more."""
+
+
 def verdict(rows: int, findings: Sequence[Finding]) -> str:
     """One sentence: whether the checks found something that speaks against training on the rows."""
     if not rows:
         return "There are no rows to train on."
+    if not findings and rows < FEWEST_ROWS:
+        prove = "1 row proves" if rows == 1 else f"{rows} rows prove"
+        return (
+            f"The checks found nothing wrong, but {prove} little: make at least {FEWEST_ROWS} before you "
+            "rely on them."
+        )
     if not findings:
         return "The checks found no reason not to train on these rows."
     points = "this point" if len(findings) == 1 else f"these {len(findings)} points"
