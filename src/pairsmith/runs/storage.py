@@ -307,7 +307,7 @@ _CAUSES = {
 def _why_not_created(folder: Path, error: OSError) -> str:
     """The message for a folder that cannot be created."""
     if file := next((above for above in folder.parents if above.is_file()), None):
-        return f"cannot create the folder {folder}: {file} is a file; give another folder to write to"
+        return f"cannot write {folder}: {file} is a file, so no folder can be in it; give another folder"
     why = _CAUSES.get(error.errno or 0) or error.strerror or str(error)
     if error.errno == errno.ENOSPC:
         return (
