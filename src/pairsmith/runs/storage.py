@@ -306,14 +306,12 @@ _CAUSES = {
 
 def _why_not_created(folder: Path, error: OSError) -> str:
     """The message for a folder that cannot be created."""
-    if file := next((above for above in folder.parents if above.is_file()), None):
-        return f"cannot write {folder}: {file} is a file, so no folder can be in it; give another folder"
+    if file := next((path for path in (folder, *folder.parents) if path.is_file()), None):
+        return f"cannot write {folder}: {file} is a file, so no folder can be there; give another folder"
     why = _CAUSES.get(error.errno or 0) or error.strerror or str(error)
     if error.errno == errno.ENOSPC:
-        return (
-            f"cannot create the folder {folder}: {why} ({_free(folder)}); make room, or give another folder"
-        )
-    return f"cannot create the folder {folder}: {why}; give a folder that you may write to"
+        return f"cannot write {folder}: {why} ({_free(folder)}); make room, or give another folder"
+    return f"cannot write {folder}: {why}; give a folder that you may write to"
 
 
 def _explain(path: Place, error: Exception) -> str:
