@@ -372,3 +372,20 @@ def test_questions_without_an_answer_are_counted(reader, tmp_path):
     heard = Heard()
     assert evaluate_qa(settings(reader, data), Run(tmp_path / "out", heard))["count"] == 2
     assert "1 of 3 questions have no answer and are left out" in heard.lines
+
+
+def test_a_refused_evaluation_leaves_no_folder(tmp_path, monkeypatch):
+    data = write(tmp_path / "questions.jsonl")
+
+    def refused(*_):
+        raise InputError("no")
+
+    monkeypatch.setattr(module, "answerer", refused)
+    settings = EvaluateQaSettings(model="pairsmith:tiny", data=str(data))
+    with pytest.raises(InputError, match="no"):
+        evaluate_qa(settings, Run(tmp_path / "new", Silent()))
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "before").mkdir()
+    with pytest.raises(InputError, match="no"):
+        evaluate_qa(settings, Run(tmp_path / "before", Silent()))
+    assert (tmp_path / "before").is_dir()

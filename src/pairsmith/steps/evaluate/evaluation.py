@@ -11,13 +11,12 @@ from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 from pairsmith.core.model_names import model_revision
-from pairsmith.core.paths import size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings
 from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.runs.identity import Identity
-from pairsmith.steps.evaluate.results import RESULTS, Evaluated, evaluate_once, with_evaluation_splits
+from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, with_evaluation_splits
 from pairsmith.steps.planning import evenly_spaced, timed
 
 S = TypeVar("S", bound=Settings)
@@ -72,8 +71,6 @@ class Evaluation(Generic[S, D]):
         """Evaluate, write the results into the run's folder, and show a table."""
         settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
         read = cache(partial(self.read, settings))
-        if size_of(run.out / RESULTS) is None:
-            read()  # a fault of the data is told before a folder is made
         inputs = self.hashes(settings, read)
         models = {"model": self.revision(getattr(settings, "model", ""))}
         return evaluate_once(
