@@ -245,6 +245,67 @@ def test_rows_and_pairs_of_invalid_values_are_refused():
             call()
 
 
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda rows: pairsmith.train_classifier(LOADED, rows), "texts"),
+        (lambda rows: pairsmith.train_classifier(LOADED, [TEXT], rows), "validation"),
+        (lambda rows: pairsmith.evaluate_classification(LOADED, rows), "texts"),
+        (lambda rows: pairsmith.make_training_set(rows), "rows"),
+    ],
+)
+def test_a_blank_label_or_text_is_refused_with_its_place(call, name):
+    for label in ("", " \n"):
+        with pytest.raises(InputError, match=rf"^the label of {name}\[1\] is blank; leave it out$"):
+            call([TEXT, LabelledText("2", "b", label)])
+    if name != "rows":  # whose blank texts become rejects
+        with pytest.raises(InputError, match=rf"^the text of {name}\[1\] is blank; leave it out$"):
+            call([TEXT, LabelledText("2", " ", "bad"), TEXT])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: pairsmith.generate_pairs(TASK, MODEL, []), "inputs is empty; give at least one text"),
+        (lambda: pairsmith.generate_questions([], LOADED), "texts is empty; give at least one text"),
+        (lambda: pairsmith.distil([], "none"), "questions is empty; give at least one GeneratedQuestion"),
+        (lambda: pairsmith.make_training_set([]), "rows is empty; give at least one row"),
+        (lambda: pairsmith.train_encoder(LOADED, []), "pairs is empty; give at least one ScoredPair"),
+        (lambda: pairsmith.train_classifier(LOADED, []), "texts is empty; give at least one LabelledText"),
+        (
+            lambda: pairsmith.evaluate_classification(LOADED, []),
+            "texts is empty; give at least one LabelledText",
+        ),
+        (lambda: pairsmith.evaluate_sts(LOADED, iter([])), "data is empty; give at least one GradedPair"),
+        (lambda: pairsmith.generate_questions(["a", " "], LOADED), r"texts\[1\] is blank; leave it out"),
+    ],
+)
+def test_nothing_to_work_on_is_refused(call, message):
+    with pytest.raises(InputError, match=f"^{message}$"):
+        call()
+
+
+def test_validation_pairs_that_cannot_choose_a_step_are_refused():
+    for pairs in ([PAIR], (PAIR, PAIR), np.array([PAIR, PAIR], dtype=object), iter([PAIR])):
+        with pytest.raises(
+            InputError, match="Spearman's correlation needs two or more with different scores"
+        ):
+            pairsmith.train_encoder(LOADED, [PAIR], pairs)
+    for call in (
+        lambda: pairsmith.train_encoder(LOADED, [PAIR], iter([]), keep_base=True),
+        lambda: pairsmith.distil([QUESTION], "none", validation=iter([]), keep_base=True),
+    ):
+        with pytest.raises(SettingsError, match="has no effect without validation"):
+            call()
+
+
+def test_names_of_test_sets_may_be_an_array_but_no_single_text():
+    with pytest.raises(SettingsError, match="suites are names of a folder's test sets"):
+        pairsmith.evaluate_sts(LOADED, [PAIR], suites=np.array(["sts12", "sick"]))
+    with pytest.raises(InputError, match="suites must be a list of texts, not a single text"):
+        pairsmith.evaluate_sts(LOADED, "examples", suites="sts12")
+
+
 def test_numpy_texts_become_plain_texts():
     class Text(str):
         __slots__ = ()
@@ -408,5 +469,13 @@ def test_a_task_can_be_given_as_a_mapping():
 def test_a_classifier_predicts_nothing_for_no_texts_and_refuses_blank_ones():
     classifier = TextClassifier(LOADED, ("bad", "good"), np.zeros((2, 3)), np.zeros(2), None)
     assert classifier.predict([]) == []
+    encoder = pairsmith.load_encoder("pairsmith:tiny", device="cpu")
+    untrained = TextClassifier(
+        encoder, ("bad", "good"), np.zeros((2, 256), np.float32), np.zeros(2, np.float32)
+    )
+    for scores in (untrained.scores, untrained.confidences):
+        assert scores([]).shape == (0, 2)
+        with pytest.raises(SettingsError, match="batch_size must be at least 1, not 0"):
+            scores(["a"], batch_size=0)
     with pytest.raises(InputError, match=r"^texts\[1\] is blank; leave it out$"):
         classifier.predict(["a", ""])

@@ -11,8 +11,10 @@ from pairsmith.cli.running import run_recipe as run_planned
 from pairsmith.core.arguments import (
     check_loaded,
     check_not_blank,
+    check_not_empty,
     check_progress,
     checked_rows,
+    checked_texts,
     checked_whole_number,
 )
 from pairsmith.core.errors import InputError, SettingsError
@@ -63,8 +65,8 @@ def make_training_set(
         the training rows, the validation rows, and the rejected rows.
 
     Raises:
-        InputError: ``rows`` contains an object that is not a row, a label that the task does not have, or
-            rows of several classes.
+        InputError: ``rows`` is empty, or contains an object that is not a row, a blank label or one that the
+            task does not have, or rows of several classes.
         SettingsError: an option is unknown or has an invalid value, or the task is not loaded.
     """
     if "data" in options:
@@ -73,6 +75,8 @@ def make_training_set(
     if task is not None:
         check_loaded(task, "task", "counters", "load_task")
     rows = checked_rows(rows, "rows", ScoredPair, LabelledPair, LabelledText)
+    check_not_empty(rows, "rows", "row")
+    check_not_blank((getattr(row, "label", None) for row in rows), "the label of rows")
     if task is not None:
         _check_labels(rows, task)
     if len(classes := sorted({type(row).__name__ for row in rows})) > 1:
@@ -93,7 +97,8 @@ def train_encoder(
     Args:
         encoder: the encoder to train, in place.
         pairs: training pairs with scores from -1 to 1, such as the rows that ``generate_pairs`` returns.
-        validation: pairs by which the best step is chosen; without them, the last step is kept.
+        validation: two or more pairs, with different scores, by which the best step is chosen; without them,
+            the last step is kept.
         progress: shows the progress of the training; by default nothing is shown.
         options: the fields of ``EncoderOptions`` by name, such as ``objective="contrastive"`` or
             ``learning_rate=1e-4``. Options of the encoder itself (layers, attention, pooling, device, longest
@@ -103,7 +108,8 @@ def train_encoder(
         how the training went: the number of steps, the best step, and the figures on the validation pairs.
 
     Raises:
-        InputError: there are no pairs, they are of another class, or the objective can train on none of them.
+        InputError: there are no pairs, they are of another class, the objective can train on none of them, or
+            the validation pairs have a single score.
         ModelError: the training diverged.
         SettingsError: an option is unknown or has an invalid value, or it is an argument of ``load_encoder``,
             or it has an effect only in a training with a folder; or the encoder is not loaded.
@@ -112,13 +118,21 @@ def train_encoder(
     if of_encoder := sorted(_OF_ENCODER & options.keys()):
         raise SettingsError(f"train_encoder: give {', '.join(of_encoder)} to load_encoder, or leave it out")
     refuse_options_of_steps("train_encoder", options)
-    if not validation and (unused := sorted(_OF_VALIDATION & options.keys())):
+    held_out = checked_rows(validation, "validation", ScoredPair)
+    if not held_out and (unused := sorted(_OF_VALIDATION & options.keys())):
         raise SettingsError(f"train_encoder: {', '.join(unused)} has no effect without validation pairs")
     how = options_of("train_encoder", EncoderOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
-    train = _table(checked_rows(pairs, "pairs", ScoredPair))
-    held_out = _table(rows) if (rows := checked_rows(validation, "validation", ScoredPair)) else None
-    return train_encoder_on(encoder, train, held_out, how, progress=progress)
+    rows = checked_rows(pairs, "pairs", ScoredPair)
+    check_not_empty(rows, "pairs", "ScoredPair")
+    if held_out and len({pair.score for pair in held_out}) < 2:
+        raise InputError(
+            f"validation has {len(held_out):,} pairs with a single score; Spearman's correlation needs "
+            "two or more with different scores: give more, or none to keep the last step"
+        )
+    return train_encoder_on(
+        encoder, _table(rows), _table(held_out) if held_out else None, how, progress=progress
+    )
 
 
 def train_classifier(
@@ -133,8 +147,8 @@ def train_classifier(
 
     Args:
         encoder: the encoder whose vectors are classified; it is not changed.
-        texts: training texts, none of them blank, with at least two labels, such as the rows that
-            ``generate_texts`` returns.
+        texts: training texts, none of them blank, with at least two labels, none of them blank, such as the
+            rows that ``generate_texts`` returns.
         validation: texts by which the best of several values of ``c`` is chosen; without them, the value is
             chosen by cross-validation.
         progress: shows the progress of the training; by default nothing is shown.
@@ -145,14 +159,15 @@ def train_classifier(
 
     Raises:
         InputError: there are fewer than two labels, a validation text has a label that no training text has,
-            or rows are of another class.
+            a text or label is blank, or rows are of another class.
         SettingsError: an option is unknown or has an invalid value, or the encoder is not loaded.
     """
     check_progress(progress)
     how = options_of("train_classifier", ClassifierOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
-    train = _columns(checked_rows(texts, "texts", LabelledText))
-    held_out = _columns(rows) if (rows := checked_rows(validation, "validation", LabelledText)) else None
+    train = _columns(texts, "texts")
+    check_not_empty(train.texts, "texts", "LabelledText")
+    held_out = columns if (columns := _columns(validation, "validation")).texts else None
     return train_classifier_on(encoder, train, held_out, how, progress=progress)[0]
 
 
@@ -172,23 +187,22 @@ def evaluate_classification(
         figures of each label and pair of labels, as in ``results.json``.
 
     Raises:
-        InputError: there are no texts, rows are of another class, or a label is unknown to the classifier.
+        InputError: there are no texts, rows are of another class, a text or label is blank, or a label is
+            unknown to the classifier.
         SettingsError: the classifier is not loaded, or ``bootstrap`` or ``seed`` is no whole number of at
             least 0.
     """
     check_loaded(classifier, "classifier", "by_names", "load_classifier")
     bootstrap, seed = checked_whole_number(bootstrap, "bootstrap"), checked_whole_number(seed, "seed")
-    texts = checked_rows(texts, "texts", LabelledText)
-    labels = [text.label for text in texts]
-    if not labels:
-        raise InputError("evaluate_classification: there are no texts; give at least one")
-    if unknown := sorted(set(labels) - set(classifier.labels)):
+    columns = _columns(texts, "texts")
+    check_not_empty(columns.texts, "texts", "LabelledText")
+    if unknown := sorted(set(columns.labels) - set(classifier.labels)):
         raise InputError(
             f"the classifier does not know the labels {', '.join(unknown)}; it knows "
             f"{', '.join(classifier.labels)}"
         )
-    best = classifier.scores([text.text for text in texts]).argmax(axis=1).tolist()
-    return classification_figures(classifier.labels, labels, best, bootstrap=bootstrap, seed=seed)
+    best = classifier.scores(columns.texts).argmax(axis=1).tolist()
+    return classification_figures(classifier.labels, columns.labels, best, bootstrap=bootstrap, seed=seed)
 
 
 def evaluate_sts(
@@ -220,12 +234,14 @@ def evaluate_sts(
     """
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     bootstrap, seed = checked_whole_number(bootstrap, "bootstrap"), checked_whole_number(seed, "seed")
+    names = checked_texts(suites, "suites")
     if isinstance(data, str | Path):
-        test_sets = read_sts(place(str(data)), suites or None)
-    elif suites:
+        test_sets = read_sts(place(str(data)), names or None)
+    elif names:
         raise SettingsError("suites are names of a folder's test sets; data is a list, so leave suites out")
     else:
         pairs = checked_rows(data, "data", GradedPair, ScoredPair)
+        check_not_empty(pairs, "data", "GradedPair")
         for column in ("sentence1", "sentence2"):
             check_not_blank((getattr(pair, column) for pair in pairs), f"the {column} of data")
         test_sets = [StsSuite("pairs", {"pairs": tuple(pairs)})]
@@ -295,8 +311,13 @@ def _check_labels(rows: Sequence[GeneratedRow], task: TaskSpec) -> None:
             )
 
 
-def _columns(rows: Sequence[LabelledText]) -> LabelledTexts:
-    return LabelledTexts([row.text for row in rows], [row.label for row in rows], 0)
+def _columns(rows: Sequence[LabelledText], name: str) -> LabelledTexts:
+    """The texts and labels of the argument ``name``; an ``InputError`` if one of them is blank."""
+    rows = checked_rows(rows, name, LabelledText)
+    columns = LabelledTexts([row.text for row in rows], [row.label for row in rows], 0)
+    check_not_blank(columns.texts, f"the text of {name}")
+    check_not_blank(columns.labels, f"the label of {name}")
+    return columns
 
 
 def _table(pairs: Sequence[ScoredPair]) -> Any:

@@ -1211,3 +1211,55 @@ def test_faults_in_data_to_measure_on_are_told_before_anything_is_made(tmp_path)
     with pytest.raises(InputError, match=r"texts\.csv:3: .*label"):
         run_recipe(load_recipe(tmp_path / "late.yaml"), tmp_path / "run", Silent())
     assert not (tmp_path / "run" / "texts").exists()
+
+
+@pytest.mark.parametrize(
+    ("first", "settings", "told"),
+    [
+        (
+            "step: train-classifier\n    settings: {base: 'pairsmith:tiny', data: ./train.csv}",
+            "model: '@first'",
+            "does not know the labels ugly; it knows bad, good",
+        ),
+        (
+            "step: train-classifier\n    settings: {base: 'pairsmith:tiny', data: '@clean'}",
+            "model: '@first'",
+            "does not know the labels ugly; it knows bad, good",
+        ),
+        (
+            "step: train-classifier\n    settings: {base: 'pairsmith:tiny', data: ./train.csv}",
+            "model: '@first', map: {uggly: bad}",
+            "no row of .*test.csv has this label; did you mean 'ugly'",
+        ),
+        (
+            "step: mix\n    settings: {data: [./train.csv]}",
+            "model: 'pairsmith:tiny', name: {good: A good film., bad: A bad film.}",
+            "does not know the labels ugly; .*describes bad, good",
+        ),
+    ],
+)
+def test_labels_that_a_classifier_will_not_know_are_told_before_it_is_trained(
+    tmp_path, first, settings, told
+):
+    rows = "".join(f"Good film {n}.,good\nBad film {n}.,bad\n" for n in range(8))
+    (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
+    (tmp_path / "test.csv").write_text("text,label\nGood film.,good\nBad film.,bad\nUgly film.,ugly\n")
+    text = f"""\
+name: late
+steps:
+  - name: texts
+    step: generate
+    settings: {{task: movie-reviews, model: "pairsmith:tiny", rows: 10}}
+  - name: clean
+    step: postprocess
+    settings: {{data: "@texts"}}
+  - name: first
+    {first}
+  - name: after
+    step: evaluate-classification
+    settings: {{data: ./test.csv, {settings}}}
+"""
+    (tmp_path / "late.yaml").write_text(text)
+    with pytest.raises(InputError, match=told):
+        run_recipe(load_recipe(tmp_path / "late.yaml"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()

@@ -168,7 +168,17 @@ class TestRows:
         row = {**ROW, "answers": [{"text": "the North Sea", "answer_start": 41}]}
         assert list(read_questions(rows(row))) == [END]
 
-    @pytest.mark.parametrize("answers", [None, [], {"text": [], "answer_start": []}])
+    @pytest.mark.parametrize("answers", ["the North Sea", ["the North Sea"]])
+    def test_answers_without_a_place_stand_where_they_first_occur(self, rows, answers):
+        assert list(read_questions(rows({**ROW, "answers": answers}))) == [END]
+
+    def test_a_csv_file_has_the_texts_of_the_answers(self, put):
+        path = put("q.csv", f'context,question,answers\n"{PASSAGE}",Where does it end?,the North Sea\n')
+        (question,) = read_questions(path)
+        start = question.context.index("the North Sea")
+        assert question.answers == (Answer("the North Sea", start),)
+
+    @pytest.mark.parametrize("answers", [None, "", " ", [], {"text": [], "answer_start": []}])
     def test_a_question_without_answers_is_left_out(self, rows, answers):
         assert list(read_questions(rows({**ROW, "answers": answers}, ROW))) == [END]
 
@@ -219,10 +229,11 @@ class TestRows:
             ({"answers": [{"text": "Alps"}]}, "q.jsonl:2: answer_start of 'Alps' is None; a character"),
             (
                 {"answers": {"text": ["Alps"], "answer_start": []}},
-                "q.jsonl:2: answers has to be two lists of one",
+                "q.jsonl:2: answers has to be a text, a list of texts, two lists of one",
             ),
-            ({"answers": "Alps"}, 'or a list of objects with both; it is "Alps"'),
-            ({"answers": ["Alps"]}, 'or a list of objects with both; it is ["Alps"]'),
+            ({"answers": 3}, "or a list of objects with both; it is 3"),
+            ({"answers": ["Alps", 3]}, 'or a list of objects with both; it is ["Alps", 3]'),
+            ({"answers": "The Alps"}, "the answer 'The Alps' does not occur in its context; answers have"),
         ],
     )
     def test_a_bad_row_is_named(self, rows, change, message):

@@ -208,3 +208,13 @@ def test_the_entries_of_many_shards_are_read_without_searches_for_garbage(tmp_pa
     assert len(journal.entries) == 10_000
     assert searches.count("start") <= 2  # before and after the entries are read
     assert gc.isenabled()
+
+
+def test_a_file_is_told_from_a_folder_that_does_not_exist(tmp_path):
+    (tmp_path / "rows.csv").write_text("text\n")
+    with pytest.raises(
+        FolderError, match=r"rows\.csv is a file; give the folder of a step or of a recipe's run"
+    ):
+        status_lines(tmp_path / "rows.csv")
+    with pytest.raises(FolderError, match="there is no folder .*none; give the folder of a step"):
+        status_lines(tmp_path / "none")

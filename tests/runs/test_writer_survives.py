@@ -83,14 +83,6 @@ class TestNoSpace:
         with pytest.raises(StorageError, match=rf"cannot write .*manifest\.json: .*{words}"):
             work.start(out)
 
-    def test_a_folder_that_cannot_be_made(self, work, tmp_path):
-        (tmp_path / "file").write_text("")
-        with pytest.raises(
-            StorageError, match=r"out cannot be made: a part of this path is a file; give"
-        ) as no:
-            work.start(tmp_path / "file" / "out")
-        assert "finished work" not in str(no.value)
-
     def test_the_card_can_be_written_later(self, work, out, monkeypatch):
         writer = work.start(out)
         work.commit(writer, 0, 1)
@@ -216,3 +208,40 @@ class TestLock:
         monkeypatch.setattr(fcntl, "flock", no_locks)
         work.commit(work.start(out), 0)
         assert out.resolve() not in lock._held
+
+
+class TestNoFolder:
+    """An output folder that cannot be created holds no finished work, and the message promises none."""
+
+    def test_below_a_file(self, work, tmp_path):
+        (tmp_path / "rows.csv").write_text("text\n")
+        with pytest.raises(StorageError) as caught:
+            work.start(tmp_path / "rows.csv" / "deep" / "out")
+        assert str(caught.value) == (
+            f"cannot write {tmp_path}/rows.csv/deep/out: {tmp_path}/rows.csv is a file, so no folder can be "
+            "there; give another folder"
+        )
+
+    @pytest.mark.parametrize(
+        ("number", "told"),
+        [
+            (errno.EACCES, "permission denied; give a folder that you may write to"),
+            (errno.EROFS, "the file system is read-only; give a folder that you may write to"),
+            (errno.ENOSPC, r"no space left on the device \(.* MB free\); make room, or give another folder"),
+        ],
+    )
+    def test_where_none_may_be_created(self, work, tmp_path, monkeypatch, number, told):
+        def refused(path, *_, **__):
+            raise OSError(number, os.strerror(number), str(path))
+
+        monkeypatch.setattr(Path, "mkdir", refused)
+        with pytest.raises(StorageError, match=f"cannot write .*/new: {told}$"):
+            work.start(tmp_path / "new")
+
+    def test_above_which_a_folder_may_not_be_read(self, work, tmp_path, monkeypatch):
+        def refused(path, *_, **__):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+        monkeypatch.setattr(Path, "is_file", refused)
+        with pytest.raises(StorageError, match="new cannot be read: Permission denied$"):
+            work.start(tmp_path / "new")

@@ -1,6 +1,7 @@
 """Checks across the steps of a recipe, before the first step starts."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pairsmith.core.errors import MissingExtra, known_names_hint
@@ -47,6 +48,52 @@ def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:
                 yield from (f"{planned.name}: {remark}" for remark in remarks(task))
 
 
+def labels_of_model(planned: "PlannedStep", planned_steps: "Sequence[PlannedStep]") -> set[str]:
+    """The labels that the model of an evaluation will know; empty if they cannot be told beforehand.
+
+    They are those that the evaluation itself describes, or those of the texts that an earlier
+    ``train-classifier`` reads: of a file, or of the tasks for which earlier steps generate texts.
+    """
+    if planned.kind != "evaluate-classification":
+        return set()
+    from pairsmith.steps.evaluate.classification_settings import label_descriptions
+    from pairsmith.steps.training.classifier import training_labels
+
+    steps = {step.name: step for step in planned_steps}
+    if names := planned.settings(Path()).name:
+        return set(label_descriptions(names))
+    training = steps.get(str(planned.values.get("model")).removeprefix("@"))
+    if training is None or training.kind != "train-classifier":
+        return set()
+    if str(training.values.get("data")).startswith("@"):
+        return _generated_labels(training, steps)
+    return training_labels(training.settings(Path()))
+
+
+def _generated_labels(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> set[str]:
+    """The labels of the tasks for which the rows that ``planned`` reads are generated; empty if unknown."""
+    source = planned.values.get("data")
+    labels = set[str]()
+    for reference in source if isinstance(source, list) else [source]:
+        before = steps.get(str(reference).removeprefix("@").partition(":")[0])
+        if before is not None and before.kind == "generate":
+            own = set(_task_written_by(before).written_names)
+        else:
+            own = _generated_labels(before, steps) if before and before.kind in _KEEP_LABELS else set()
+        if not own:
+            return set()
+        labels |= own
+    return labels
+
+
+def _task_written_by(generating: "PlannedStep") -> TaskSpec:
+    """The task of a step ``generate``, with the labels that it writes."""
+    labels = generating.values.get("labels") or []
+    names = labels if isinstance(labels, list) else [labels]
+    spec = load_task(str(generating.values.get("task", "sts")))
+    return spec.writing([name if isinstance(name, str) else label_text(float(name)) for name in names])
+
+
 def _task_of(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> TaskSpec | None:
     """The task of the step that generates the rows ``planned`` reads; None if no step of the recipe does."""
     source = planned.values.get("data")
@@ -55,12 +102,7 @@ def _task_of(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> Task
         if before is None:
             continue
         if before.kind == "generate":
-            labels = before.values.get("labels") or []
-            names = labels if isinstance(labels, list) else [labels]
-            spec = load_task(str(before.values.get("task", "sts")))
-            return spec.writing(
-                [name if isinstance(name, str) else label_text(float(name)) for name in names]
-            )
+            return _task_written_by(before)
         if before.kind in _KEEP_LABELS and (task := _task_of(before, steps)):
             return task
     return None

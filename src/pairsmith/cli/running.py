@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from pairsmith import __version__
-from pairsmith.cli.recipe_checks import check_extras
+from pairsmith.cli.recipe_checks import check_extras, labels_of_model
 from pairsmith.cli.recipes import RESULT, RUN_REFERENCE, PlannedStep, Recipe
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.core.errors import (
@@ -148,7 +148,8 @@ def _check_evaluation_data(recipe: Recipe, out: Place) -> None:
         refers = any(text.startswith("@") for value in sources for text in texts_in(value))
         check = getattr(planned.step.function(), "check_data", None)
         if check and not refers:
-            check(planned.settings(out))
+            labels = labels_of_model(planned, recipe.steps)
+            check(planned.settings(out), labels) if labels else check(planned.settings(out))
 
 
 def _figures(

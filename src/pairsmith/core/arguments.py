@@ -5,7 +5,7 @@ a list of texts, rows of another class, None among texts, and numbers that are n
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -105,6 +105,12 @@ def check_not_blank(texts: Iterable[object], name: str) -> None:
     for index, text in enumerate(texts):
         if isinstance(text, str) and not text.strip():
             raise InputError(f"{name}[{index}] is blank; leave it out")
+
+
+def check_not_empty(items: Sized, name: str, item: str) -> None:
+    """Raise an ``InputError`` if the argument ``name`` is empty; ``item`` says what one of its items is."""
+    if not len(items):
+        raise InputError(f"{name} is empty; give at least one {item}")
 
 
 def checked_pairs(pairs: Iterable[T], name: str) -> list[T]:

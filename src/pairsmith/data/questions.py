@@ -133,7 +133,7 @@ class GeneratedQuestion:
 
 
 def read_generated_questions(
-    source: str | Place, keep: Mapping[str, str] | None = None
+    source: str | Place, keep: Mapping[str, str] | None = None, *, with_answers: bool = False
 ) -> Iterator[GeneratedQuestion]:
     """Read questions on passages: rows of ``ask`` or ``relabel``, or questions by people, as in SQuAD.
 
@@ -144,13 +144,24 @@ def read_generated_questions(
         source: an official SQuAD file; or rows in any other format with the columns context, question
             (input in rows of ``mine``) and answers, and, if a teacher has read them, starts and ends.
         keep: as for ``read_documents``.
+        with_answers: whether the rows need a column answers; a row may still have no answer.
     """
     if file := official(place(source)):
         return (
             _of_people(question, kept_values(row, keep or {}, where))
             for question, where, row in questions_with_rows(file)
         )
-    return generated_questions_in(open_questions(source).rows(), keep or {})
+    opened = open_questions(source)
+    rows = _with_column_answers(opened.rows(), opened.name) if with_answers else opened.rows()
+    return generated_questions_in(rows, keep or {})
+
+
+def _with_column_answers(rows: Iterable[tuple[str, Columns]], source: str) -> Iterator[tuple[str, Columns]]:
+    """The rows, unchanged; an ``InputError`` if the first of them has no column ``answers``."""
+    for number, (where, row) in enumerate(rows):
+        if not number:
+            pick_columns(row, (["context"], [question_column(row)], ["answers"]), source)
+        yield where, row
 
 
 def _of_people(question: Question, kept: Mapping[str, str | None]) -> GeneratedQuestion:

@@ -3,7 +3,8 @@
 - the official files (``.json``, also ``.gz``), versions 1.1 and 2.0: articles of paragraphs of questions;
 - rows, one per question (JSON Lines, Parquet, a dataset folder, a Hub data set), with columns ``context``,
   ``question`` (``input`` in mined rows) and ``answers``: lists of ``text`` and ``answer_start``, as in the
-  Hub's ``squad``, or a list with both for each answer. ``id`` and ``title`` are optional;
+  Hub's ``squad``, a list with both for each answer, or only the text of an answer, or a list of such texts,
+  each of which stands for its first occurrence in the passage. ``id`` and ``title`` are optional;
 - MRQA's files (JSON Lines, also ``.gz``): one passage per row, with all its questions.
 
 By default, questions without an answer are left out.
@@ -27,6 +28,8 @@ from pairsmith.data.sources import Columns, Source, data_suffix, open_source
 QUESTION: pa.Schema = pa.schema([*text_schema("id", "title", "context", "question"), ("answers", ANSWERS)])
 WORDINGS = "(answers as people gave them)"
 """Internal column of the answers as people worded them; these need not occur in the passage verbatim."""
+_NO_START = -1
+"""The start of an answer that was given as a text alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +176,17 @@ def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
     match answers:
         case None:
             return []
+        case str():  # a cell of a CSV file; a blank one has no answer
+            return [(answers, _NO_START)] if answers.strip() else []
+        case [*texts] if texts and all(isinstance(text, str) for text in texts):
+            return [(text, _NO_START) for text in texts]
         case {"text": [*texts], "answer_start": [*starts]} if len(texts) == len(starts):
             return zip(texts, starts, strict=True)
         case [*objects] if all(isinstance(answer, Mapping) for answer in objects):
             return [(answer.get("text"), answer.get("answer_start")) for answer in objects]
     raise InputError(
-        f"{where}: answers has to be two lists of one length, text and answer_start, or a list of objects "
-        f"with both; it is {json.dumps(answers, default=str)[:60]}"
+        f"{where}: answers has to be a text, a list of texts, two lists of one length (text and "
+        f"answer_start), or a list of objects with both; it is {json.dumps(answers, default=str)[:60]}"
     )
 
 
@@ -199,8 +206,9 @@ def locate_answer(text: object, start: object, context: str, where: str) -> Answ
         return Answer(text, start)
     position = context.find(text)
     if position < 0:
+        at_start = "" if start == _NO_START else f", at {start} or elsewhere"
         raise InputError(
-            f"{where}: the answer {text[:40]!r} does not occur in its context, at {start} or elsewhere; "
+            f"{where}: the answer {text[:40]!r} does not occur in its context{at_start}; "
             "answers have to be copied from the context letter for letter"
         )
     return Answer(text, position)

@@ -1,5 +1,6 @@
 """Reading sentences whose named entities people have tagged in the BIO scheme (Q10)."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -11,11 +12,21 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import at_least_one, pick_columns
-from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, missing, open_source
-from pairsmith.data.splits import split_of
+from pairsmith.data.sources import (
+    data_suffix,
+    is_hub_data,
+    load_hub_data,
+    missing,
+    open_parquet,
+    open_source,
+)
+from pairsmith.data.splits import folder_files, split_files, split_of
 
 _TAG = re.compile(r"O|[BI]-.+")
-_BIOES = re.compile(r"[SUEL]-.")  # tags of the schemes BIOES and BILOU that BIO does not have
+_BIO_PREFIXES = {"S": "B", "U": "B", "E": "I", "L": "I"}
+"""What BIO writes for the prefixes of BIOES and BILOU that it does not have: single words and last words."""
+_BIOES = re.compile(rf"^([{''.join(_BIO_PREFIXES)}])(-.+)")
+_BLANKS = re.compile(r"[ \t]+")
 _WORDS = ("tokens", "words")
 _TAGS = ("ner_tags", "tags", "ner")
 _ROWS = (".jsonl", ".json", ".parquet")
@@ -30,7 +41,7 @@ class TaggedSentence:
 
 
 def read_tagged(source: str | Place) -> list[TaggedSentence]:
-    """Read tagged sentences. Tags in the IOB1 scheme, where I- may begin an entity, are converted to BIO.
+    """Read tagged sentences. Tags in the schemes IOB1, BIOES and BILOU are converted to BIO.
 
     ``source`` has one of these forms:
 
@@ -38,8 +49,8 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
     - a file in CoNLL's format: one word and its tag per line, possibly with columns between them, and blank
       lines between sentences;
     - rows with a sentence each, as lists in the columns tokens and ner_tags (also words and tags): JSON
-      Lines, Parquet, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``, whose tags may
-      be class numbers.
+      Lines, Parquet, a dataset folder, or a Hub data set ``org/name`` or ``org/name:split``. The tags of the
+      last three may be class numbers, if the names of the classes are stored with them, as ``datasets`` does.
     """
     path = place(split_of(source)[0] if isinstance(source, str) else source)
     with reaching(path, InputError):
@@ -70,7 +81,7 @@ def tags_beside(words: Place) -> Place:
 
 def _beside(path: Place) -> _Lines:
     name, other = display_name(path), tags_beside(path)
-    words, tags = ([line.split() for _, line in read_lines(file)] for file in (path, other))
+    words, tags = ([_fields(line) for _, line in read_lines(file)] for file in (path, other))
     if len(words) != len(tags):
         raise InputError(
             f"{path} has {len(words)} lines, and {display_name(other)} has {len(tags)}; each line of words "
@@ -87,7 +98,7 @@ def _rows(source: str | Place, hub: bool) -> _Lines:
     for where, row in open_source(source).rows():
         if not names:
             names = pick_columns(row, (_WORDS, _TAGS), where)
-            class_names = _class_names(str(source), names[1]) if hub else None
+            class_names = (_hub_class_names if hub else _parquet_class_names)(str(source), names[1])
         words, tags = (row.get(name) for name in names)
         if not isinstance(words, list) or not isinstance(tags, list):
             raise InputError(
@@ -102,7 +113,25 @@ def _tag_name(tag: Any, class_names: Sequence[str] | None) -> str:
     return class_names[tag] if class_names is not None and is_number else str(tag)
 
 
-def _class_names(source: str, column: str) -> Sequence[str] | None:
+def _parquet_class_names(source: str, column: str) -> Sequence[str] | None:
+    """The names of the classes in a column of Parquet files that ``datasets`` wrote; None without names."""
+    if split_of(source)[1]:
+        files = split_files(source)
+    elif is_folder(place(source)):
+        files = folder_files(place(source))
+    else:
+        files = [place(source)] if data_suffix(place(source)) == ".parquet" else []
+    if not files:
+        return None
+    with open_parquet(files[0]) as file:
+        stored = (file.schema_arrow.metadata or {}).get(b"huggingface", b"{}")
+    with suppress(ValueError, KeyError, TypeError):
+        names: Sequence[str] = json.loads(stored)["info"]["features"][column]["feature"]["names"]
+        return names
+    return None
+
+
+def _hub_class_names(source: str, column: str) -> Sequence[str] | None:
     """The names of the classes in a column of a Hub data set, by class number; None if it has no classes."""
     features = None
     with suppress(Exception):  # a data set that cannot be streamed is downloaded, as in ``sources``
@@ -118,10 +147,13 @@ def _columns(path: Place) -> _Lines:
     tags: list[str] = []
     first = 0
     for number, line in chain(read_lines(path), [(0, "")]):
-        fields = line.split()
+        fields = _fields(line)
         if fields and fields[0] != "-DOCSTART-":
             if len(fields) < 2:
-                raise InputError(f"{name}:{number}: a word and its tag are expected, found {line[:40]!r}")
+                raise InputError(
+                    f"{name}:{number}: a word and its tag are expected, found {line[:40]!r}; give a file in "
+                    "CoNLL's format, or JSON Lines or Parquet with the lists tokens and ner_tags"
+                )
             first = first or number
             words.append(fields[0])
             tags.append(fields[-1])
@@ -130,12 +162,18 @@ def _columns(path: Place) -> _Lines:
             words, tags, first = [], [], 0
 
 
+def _fields(line: str) -> list[str]:
+    """The fields of a line, between spaces and tabs; a no-break space may be a word, or part of one."""
+    return [field for field in _BLANKS.split(line) if field] if line.strip() else []
+
+
 def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSentence:
     if len(words) != len(tags):
         raise InputError(f"{where}: {len(words)} words and {len(tags)} tags; each word needs one tag")
+    tags = [_BIOES.sub(lambda match: _BIO_PREFIXES[match[1]] + match[2], tag) for tag in tags]
     for tag in tags:
         if not _TAG.fullmatch(tag):
-            advice = "; write S- and U- as B-, and E- and L- as I-" if _BIOES.match(tag) else ""
+            advice = "; write the names of tags in place of their numbers" if tag.isdecimal() else ""
             raise InputError(
                 f"{where}: the tag {tag[:30]!r} is not a BIO tag such as O, B-PERSON or I-PERSON{advice}"
             )

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.core.arguments import check_not_blank, checked_texts, model_name
+from pairsmith.core.arguments import check_not_blank, checked_texts, checked_whole_number, model_name
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError, SettingsError, first_line
 from pairsmith.core.model_names import DtypeName, resolve_model
@@ -57,11 +57,13 @@ class TextClassifier:
         are cosines, in [-1, 1].
 
         Args:
-            texts: n texts, none of which is blank.
+            texts: n texts, none of which is blank; n may be 0.
             batch_size: the largest number of texts in a batch.
             advance: is called after each batch with the number of its texts.
         """
         vectors = text_unit_vectors(self.encoder, texts, batch_size=batch_size, advance=advance)
+        if not len(vectors):  # without texts their width is not known
+            return np.zeros((0, len(self.labels)), np.float32)
         scores: Float32s = vectors @ self.weight.T + self.bias
         return scores
 
@@ -74,14 +76,14 @@ class TextClassifier:
         as for ``scores``.
         """
         scores = self.scores(texts, batch_size=batch_size, advance=advance)
-        if self.by_names:
+        if self.by_names or not len(scores):
             return scores
         powers = np.exp(scores - scores.max(axis=1, keepdims=True))
         probabilities: Float32s = powers / powers.sum(axis=1, keepdims=True)
         return probabilities
 
     def predict(self, texts: Sequence[str]) -> list[str]:
-        """The predicted label of each text."""
+        """The predicted label of each of n texts, none of which is blank; n may be 0."""
         texts = checked_texts(texts, "texts")
         return [self.labels[best] for best in self.scores(texts).argmax(axis=1).tolist()] if texts else []
 
@@ -97,6 +99,7 @@ def text_unit_vectors(
 
     A zero vector stays zero. ``advance`` is called after each batch with the number of its texts.
     """
+    batch_size = checked_whole_number(batch_size, "batch_size", 1)
     texts = checked_texts(texts, "texts")
     check_not_blank(texts, "texts")
     vectors = encode_texts(encoder, texts, batch_size=batch_size, advance=advance)

@@ -97,7 +97,7 @@ def answer_with_span_encoder(
 
     Args:
         encoder: a student, as ``load_student`` loads it; it is put into evaluation mode.
-        questions: n questions; each is truncated to 64 tokens.
+        questions: n questions, may be none; each is truncated to 64 tokens.
         contexts: the text of each question; if it is blank, the answer is empty and has score 0.
         max_answer_tokens: the largest number of tokens of an answer.
         advance: is called with the number of questions on a text after they were answered.

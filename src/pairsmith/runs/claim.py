@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
-from pairsmith.core.errors import FolderError, OtherWorkError
-from pairsmith.core.paths import MANIFEST, Place, inside, place, same_place, size_of
+from pairsmith.core.errors import FolderError, OtherWorkError, StorageError
+from pairsmith.core.paths import MANIFEST, Place, inside, place, reaching, same_place, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.data.splits import split_of
 from pairsmith.runs import lock
@@ -100,8 +100,9 @@ def claim(
     Raises:
         FolderError: the folder holds other work or other files, or another process is writing to it.
     """
-    with storage_errors(run.out):
+    with reaching(run.out, StorageError):
         _refuse_foreign(run.out, record)
+    with storage_errors(run.out):
         make_folder(run.out)
     lock.acquire(run.out, run.progress.say)
     try:

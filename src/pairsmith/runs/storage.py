@@ -39,14 +39,6 @@ from pairsmith.data.splits import folder_files, split_files, split_of
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
 
-_REASONS = {
-    errno.ENOSPC: "no space left on the device",
-    errno.EROFS: "the file system is read-only",
-    errno.EACCES: "permission denied",
-    errno.EEXIST: "a file has this name",
-    errno.ENOTDIR: "a part of this path is a file",
-}
-"""Why a file or folder cannot be written, by the number of the system's error."""
 # Temporary file names begin like this and end in .tmp, so that a later run can recognise and remove them.
 _TEMPORARY = ".pairsmith-"
 _ROW_GROUP = 100_000
@@ -233,17 +225,15 @@ def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
 
 
 def make_folder(folder: Place) -> None:
-    """Create ``folder`` and its parents, except in an object store, which has no folders."""
+    """Create ``folder`` and its parents, except in an object store, which has no folders.
+
+    A local folder that cannot be created raises a ``StorageError``, which promises no kept work.
+    """
     if isinstance(folder, Path):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise
-            why = _REASONS.get(error.errno or 0, error.strerror)
-            raise StorageError(
-                f"the folder {folder} cannot be made: {why}; give another one, or make this one possible"
-            ) from error
+            raise StorageError(_why_not_created(folder, error)) from error
     elif folder.protocol not in OBJECT_STORES:
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -307,8 +297,25 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+_CAUSES = {
+    errno.ENOSPC: "no space left on the device",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+}
+
+
+def _why_not_created(folder: Path, error: OSError) -> str:
+    """The message for a folder that cannot be created."""
+    if file := next((path for path in (folder, *folder.parents) if path.is_file()), None):
+        return f"cannot write {folder}: {file} is a file, so no folder can be there; give another folder"
+    why = _CAUSES.get(error.errno or 0) or error.strerror or str(error)
+    if error.errno == errno.ENOSPC:
+        return f"cannot write {folder}: {why} ({_free(folder)}); make room, or give another folder"
+    return f"cannot write {folder}: {why}; give a folder that you may write to"
+
+
 def _explain(path: Place, error: Exception) -> str:
-    why = _REASONS.get(getattr(error, "errno", None) or 0)
+    why = _CAUSES.get(getattr(error, "errno", None) or 0)
     if isinstance(path, Path):
         why = f"{why or getattr(error, 'strerror', None) or error} ({_free(path)})"
     return (

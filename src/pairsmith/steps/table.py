@@ -211,12 +211,14 @@ STEPS: StepTable = {
         "Evaluate a sentence encoder on semantic textual similarity.",
         plan="pairsmith.steps.evaluate.sts:plan_evaluate_sts",
         checks={"against": _check_folder},
+        figures=("SUITE.all", "SUITE.mean", "SUITE.pairs", "SUITE.trained_on", "SUITE.subsets.SUBSET"),
     ),
     "evaluate-labels": Step(
         EvaluateLabelsSettings,
         "pairsmith.steps.evaluate.labels:evaluate_labels",
         "Measure how much the similarity of pairs differs by label.",
         planned_rows_setting="data",
+        figures=("gap", "labels.LABEL.mean", "labels.LABEL.count"),
     ),
     "evaluate-retrieval": Step(
         EvaluateRetrievalSettings,
@@ -225,43 +227,78 @@ STEPS: StepTable = {
         plan="pairsmith.steps.evaluate.retrieval:plan_evaluate_retrieval",
         checks={"model": check_retriever_name, "against": _check_folder},
         next_commands=("pairsmith search --model {model} --corpus {corpus}",),
+        figures=(
+            *("ndcg@10", "recall@100", "recall@10", "precision@10", "mrr@10", "map"),
+            *("queries", "documents", "faults.REASON"),
+        ),
     ),
     "evaluate-mteb": Step(
         EvaluateMtebSettings,
         "pairsmith.steps.evaluate.mteb:evaluate_mteb",
         "Evaluate a sentence encoder on tasks of the package mteb.",
         plan="pairsmith.steps.evaluate.mteb:plan_evaluate_mteb",
+        figures=("mean", "tasks.TASK.main", "tasks.TASK.splits.SPLIT.SUBSET"),
     ),
     "evaluate-qa": Step(
         EvaluateQaSettings,
         "pairsmith.steps.evaluate.qa:evaluate_qa",
         "Evaluate a reader on questions with answers.",
+        figures=("exact", "f1", "count"),
     ),
     "evaluate-summaries": Step(
         EvaluateSummariesSettings,
         "pairsmith.steps.evaluate.summaries:evaluate_summaries",
         "Evaluate the summaries that a model writes.",
         checks={"model": check_summarizer_name},
+        figures=(
+            *("rouge1", "rouge2", "rougeL", "rougeLsum", "count"),
+            *("abstractiveness.written.MEASURE", "abstractiveness.gold.MEASURE"),
+        ),
     ),
     "evaluate-paraphrase": Step(
         EvaluateParaphraseSettings,
         "pairsmith.steps.evaluate.paraphrase:evaluate_paraphrase",
         "Evaluate token vectors on paraphrase detection.",
+        figures=(
+            *("auroc", "count", "positives", "layer", "layers.LAYER", "trained_on"),
+            *(
+                "few_shot.frozen.f1",
+                "few_shot.frozen.error",
+                "few_shot.frozen.splits.N",
+                "few_shot.frozen.shots",
+            ),
+            *("few_shot.tuned.f1", "few_shot.tuned.error", "few_shot.tuned.splits.N", "few_shot.tuned.shots"),
+        ),
     ),
     "evaluate-ner": Step(
         EvaluateNerSettings,
         "pairsmith.steps.evaluate.ner:evaluate_ner",
         "Evaluate an encoder on few-shot named entity recognition.",
+        figures=(
+            *("random.f1", "random.error", "random.splits.N"),
+            *("questions.f1", "questions.error", "questions.splits.N", "count", "trained_on"),
+        ),
     ),
     "evaluate-sentiment": Step(
         EvaluateSentimentSettings,
         "pairsmith.steps.evaluate.sentiment:evaluate_sentiment",
         "Evaluate a model on zero-shot sentiment classification.",
+        figures=(
+            *("calibrated.accuracy", "calibrated.error", "calibrated.best_prompt"),
+            *("centred.accuracy", "centred.error", "centred.best_prompt"),
+            *("plain.accuracy", "plain.error", "plain.best_prompt"),
+            *("ranking.auroc", "ranking.error", "count"),
+        ),
     ),
     "evaluate-classification": Step(
         EvaluateClassificationSettings,
         "pairsmith.steps.evaluate.classification:evaluate_classification",
         "Evaluate a text classifier: accuracy and macro F1, ×100.",
+        figures=(
+            *("accuracy", "macro_f1", "largest", "count", "blank", "trained_on"),
+            *("labels.LABEL.precision", "labels.LABEL.recall", "labels.LABEL.f1"),
+            *("labels.LABEL.count", "labels.LABEL.predicted", "confusion.LABEL.LABEL"),
+        ),
     ),
     "mix": Step(
         MixSettings,

@@ -8,6 +8,12 @@ from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import Prediction
 
 
+def cannot_choose(count: int, needed: str) -> str:
+    """The message that ``count`` validation examples cannot choose a step; ``needed`` is the reason."""
+    examples = "example" if count == 1 else "examples"
+    return f"{count:,} validation {examples} cannot choose the best step: {needed}; the last one is kept"
+
+
 def validation_f1(
     answer_all: Callable[[list[str], list[str]], Sequence[Prediction]], questions: Sequence[Question]
 ) -> float | None:

@@ -1,6 +1,7 @@
 """The mining route's trainings from Python: examples in, a model out, and no files."""
 
 import pytest
+from tests.heard import Heard
 
 from pairsmith.data.examples import Example
 from pairsmith.methods.mining.biencoder import CorpusSample, train_biencoder_on
@@ -46,3 +47,34 @@ def test_a_crossencoder_is_trained_on_pairs(tiny_bert):
 def test_options_that_would_do_nothing_are_refused(options, given, message):
     with pytest.raises(ValueError, match=message):
         options(base="b", **given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "validation", "message"),
+    [
+        ("pairs", SEEDS[:1], "1 validation example cannot choose the best step: none has a negative"),
+        ("pairs", [SEEDS[0]] * 3, "3 validation examples cannot choose the best step: none has a negative"),
+        (
+            "scored",
+            SEEDS[:2],
+            "2 validation examples cannot choose the best step: Spearman needs two or more",
+        ),
+        ("pairs", SEEDS[:2], None),
+    ],
+)
+def test_a_crossencoder_says_so_if_validation_cannot_choose_a_step(kind, validation, message, tiny_bert):
+    options = CrossencoderOptions(base=str(tiny_bert), kind=kind, eval_steps=1, **FAST)
+    heard = Heard()
+    trained = train_crossencoder_on(SEEDS, validation, None, options, progress=heard)
+    assert [
+        line for line in heard.lines if "validation" in line and message and line.startswith(message)
+    ] or (message is None and trained.history.validation)
+    assert trained.history.best_step == 2 or message is None
+
+
+def test_a_biencoder_says_so_if_validation_cannot_choose_a_step(tiny_bert):
+    options = BiencoderOptions(base=str(tiny_bert), kind="pairs", **FAST)
+    heard = Heard()
+    trained = train_biencoder_on(SEEDS, SEEDS[:1], CorpusSample(), options, progress=heard)
+    assert trained.history.validation == {}
+    assert any(line.startswith("1 validation example cannot choose the best step:") for line in heard.lines)

@@ -499,3 +499,14 @@ def test_a_student_that_was_saved_answers_as_before(quick_bert, tmp_path):
     saved = pairsmith.load_student(str(tmp_path / "new" / "student"), device="cpu")
     answers = pairsmith.answer_with_student(student, questions, texts)
     assert pairsmith.answer_with_student(saved, questions, texts) == answers
+
+
+def test_rows_without_a_column_of_answers_are_not_taken_for_questions_without_an_answer(quick_bert, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("context,question,answer\nAnn plays.,Who plays?,Ann\n")
+    given = settings(quick_bert, str(path), labels="answers")
+    with pytest.raises(InputError, match="'answers', which is needed; if 'answer' holds it, rename that"):
+        infuse.read(given, None)
+    path.write_text(path.read_text().replace("answer", "answers"))
+    (passage,) = infuse.read(given, None).training
+    assert passage.questions[0].starts.positions == (0,)

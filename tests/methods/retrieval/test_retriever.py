@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers.sentence_transformer import losses
+from tests.heard import Heard
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.data.tuples import RetrievalExample
@@ -12,6 +13,7 @@ from pairsmith.methods.retrieval.retriever import (
     check_retrieval_examples,
     ndcg_of,
     retriever_row_maker,
+    train_retriever_on,
 )
 from pairsmith.methods.retrieval.retriever_options import RetrieverOptions
 from pairsmith.models.encode import encode_texts
@@ -219,3 +221,12 @@ def test_what_cannot_be_learned_from_is_refused(tiny_bert):
 def test_settings_that_would_cost_hours_for_nothing_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         TrainRetrieverSettings(base="x", data=["y"], **given)
+
+
+def test_a_single_document_of_validation_cannot_choose_a_step_and_that_is_said(tiny_bert):
+    alone = [RetrievalExample("a horn?", "A horn.", (), ()), RetrievalExample("horns?", "A horn.", (), ())]
+    heard, given = Heard(), options(tiny_bert, max_steps=2, eval_steps=1, batch_size=2)
+    history = train_retriever_on(EXAMPLES, alone, given, progress=heard).history
+    assert (history.best_step, history.validation) == (2, {})
+    said = "2 validation examples cannot choose the best step: two or more different documents are needed"
+    assert any(line.startswith(said) for line in heard.lines)

@@ -64,3 +64,14 @@ def test_rows_without_labels_are_refused_with_what_they_have(tmp_path):
     path.write_text('{"text": "a"}\n')
     with pytest.raises(InputError, match=r"texts\.jsonl:1: .* score or label, as .* found text"):
         read_labelled_pairs(str(path))
+
+
+@pytest.mark.parametrize("label", ["", "  ", float("nan")])
+def test_a_pair_with_a_blank_label_is_refused_with_its_line(label, tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"sentence1": "a", "sentence2": "b", "label": name} for name in ("same", label)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(
+        InputError, match=r"^pairs\.jsonl:2: the label is .*; give a word or a number, or drop"
+    ):
+        read_labelled_pairs(str(path))

@@ -264,7 +264,10 @@ def test_rows_of_tokens_and_tags(tmp_path):
     path.write_text(json.dumps({"words": ["A", "man"], "tags": ["I-PER", "I-PER"]}) + "\n")
     assert read_tagged(path) == [TaggedSentence(("A", "man"), ("B-PER", "I-PER"))]
     for row, message in (
-        ({"words": ["A"], "tags": [1]}, "rows.jsonl:1: the tag '1' is not a BIO tag"),
+        (
+            {"words": ["A"], "tags": [1]},
+            "rows.jsonl:1: the tag '1' is not a BIO tag .*; write the names of tags",
+        ),
         ({"words": "A man", "tags": ["O"]}, "have to be lists"),
         ({"words": ["A"], "tags": ["O", "O"]}, "1 words and 2 tags"),
         ({"text": "A man"}, "lacks the columns tokens or words"),
@@ -273,6 +276,32 @@ def test_rows_of_tokens_and_tags(tmp_path):
         path.write_text(json.dumps(row) + "\n")
         with pytest.raises(InputError, match=message):
             read_tagged(path)
+
+
+def test_parquet_files_name_what_their_numbers_stand_for(tmp_path):
+    import datasets
+
+    tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    rows = datasets.Dataset.from_dict(
+        {
+            "tokens": [list(sentence.words) for sentence in SENTENCES],
+            "ner_tags": [[tags.index(tag) for tag in sentence.tags] for sentence in SENTENCES],
+        },
+        features=datasets.Features(
+            {
+                "tokens": datasets.List(datasets.Value("string")),
+                "ner_tags": datasets.List(datasets.ClassLabel(names=tags)),
+            }
+        ),
+    )
+    (tmp_path / "data").mkdir()
+    file = tmp_path / "data" / "train-00000-of-00001.parquet"
+    rows.to_parquet(file)
+    for source in (file, tmp_path, f"{tmp_path}:train"):
+        assert read_tagged(source) == SENTENCES
+    pq.write_table(rows.data.table.replace_schema_metadata(None), file)
+    with pytest.raises(InputError, match="is not a BIO tag .*; write the names of tags in place of their"):
+        read_tagged(file)
 
 
 def test_a_hub_data_set_names_what_its_numbers_stand_for(student, tmp_path, monkeypatch):
@@ -352,11 +381,34 @@ def test_the_form_of_conll(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("last", [("E", "S"), ("L", "U")], ids=["BIOES", "BILOU"])
+def test_tags_of_bioes_and_bilou_are_those_of_bio(tmp_path, last):
+    end, single = last
+    words = ["New", "York", "City", "Ann", "Bob", "runs", "S-Bahn"]
+    tags = ["B-LOC", "I-LOC", f"{end}-LOC", f"{single}-PER", f"{single}-PER", "O", f"{single}-B-S-X"]
+    lines = "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True))
+    (tmp_path / "a.conll").write_text(lines)
+    expected = ("B-LOC", "I-LOC", "I-LOC", "B-PER", "B-PER", "O", "B-B-S-X")
+    assert read_tagged(tmp_path / "a.conll") == [TaggedSentence(tuple(words), expected)]
+
+
+def test_a_no_break_space_is_part_of_a_word(tmp_path):
+    (tmp_path / "a.conll").write_text("10\xa0000\tO\n\xa0\tO\nAnn\tB-PER\n\xa0\nruns O\n", encoding="utf-8")
+    assert read_tagged(tmp_path / "a.conll") == [
+        TaggedSentence(("10\xa0000", "\xa0", "Ann"), ("O", "O", "B-PER")),
+        TaggedSentence(("runs",), ("O",)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("A I-PER\nman person\n", "eng:1: the tag 'person' is not a BIO tag"),
-        ("A S-PER\n", "the tag 'S-PER' is not a BIO tag .*; write S- and U- as B-, and E- and L- as I-"),
+        ("A M-PER\n", "the tag 'M-PER' is not a BIO tag"),
+        (
+            "tokens,ner_tags\n",
+            "a word and its tag .*; give a file in CoNLL's format, or JSON Lines or Parquet",
+        ),
         ("A I-PER\nman\n", "eng:2: a word and its tag"),
         ("\n", "no tagged sentences"),
     ],

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from pydantic import ValidationError
+from tests.heard import Heard
 from tests.planned import planned
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
@@ -364,3 +365,27 @@ def test_a_plan_reads_questions_that_an_earlier_step_will_make(reader, data):
     before = {"@questions": Estimate(1.0, 1, 1, {"train": 40}, sample=sample)}
     later = planned("evaluate-qa", settings(reader, "@questions"), before)
     assert later.disk - 4096 == 10 * (there.disk - 4096) > 0
+
+
+def test_questions_without_an_answer_are_counted(reader, tmp_path):
+    data = write(tmp_path / "questions.jsonl", [*ROWS[:2], ("e", "Who sings?", CONTEXTS[0], [])])
+    heard = Heard()
+    assert evaluate_qa(settings(reader, data), Run(tmp_path / "out", heard))["count"] == 2
+    assert "1 of 3 questions have no answer and are left out" in heard.lines
+
+
+def test_a_refused_evaluation_leaves_no_folder(tmp_path, monkeypatch):
+    data = write(tmp_path / "questions.jsonl")
+
+    def refused(*_):
+        raise InputError("no")
+
+    monkeypatch.setattr(module, "answerer", refused)
+    settings = EvaluateQaSettings(model="pairsmith:tiny", data=str(data))
+    with pytest.raises(InputError, match="no"):
+        evaluate_qa(settings, Run(tmp_path / "new", Silent()))
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "before").mkdir()
+    with pytest.raises(InputError, match="no"):
+        evaluate_qa(settings, Run(tmp_path / "before", Silent()))
+    assert (tmp_path / "before").is_dir()

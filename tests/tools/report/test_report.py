@@ -24,7 +24,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.status import status_lines
-from pairsmith.tools.report.origin import seconds, verdict
+from pairsmith.tools.report.origin import seconds
 from pairsmith.tools.report.parts import shown_text
 from pairsmith.tools.report.route import report
 from pairsmith.tools.settings import ReportSettings
@@ -437,6 +437,19 @@ def test_remnants_of_markup_are_warned_of(tmp_path):
     assert warnings_in(tmp_path / "page-clean") == []
 
 
-def test_few_rows_are_said_to_be_few():
-    assert verdict(99, []).endswith("on these rows, but 99 are few to judge by.")
-    assert verdict(100, []) == "The checks found no reason not to train on these rows."
+@pytest.mark.parametrize(
+    ("rows", "verdict"),
+    [
+        (1, "The checks found nothing wrong, but 1 row proves little: make at least 100"),
+        (99, "The checks found nothing wrong, but 99 rows prove little: make at least 100"),
+        (100, "The checks found no reason not to train on these rows."),
+    ],
+)
+def test_few_rows_get_no_green_verdict(tmp_path, rows, verdict):
+    words = ("dog", "cat", "horse", "bird", "fish")
+    pairs = [ScoredPair(str(n), f"{words[n % 5]} {n}", f"{n * 7} walks", 0.0) for n in range(rows)]
+    folder(tmp_path / "in", [{"train": pairs}])
+    page = page_of(tmp_path / "in", tmp_path / "out")
+    assert warnings_in(tmp_path / "out") == []
+    assert verdict in text_of(page)
+    assert ('class="verdict warned"' in page) == (rows < 100)

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from pairsmith.cli.compare.figure import check_figure
 from pairsmith.cli.compare.file import Comparison
 from pairsmith.cli.compare.outcome import Cost, Score, as_record
 from pairsmith.cli.compare.page import page
@@ -19,6 +20,7 @@ from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of
 from pairsmith.cli.compare.tokens import written_tokens
 from pairsmith.cli.recipes import Recipe, load_recipe
 from pairsmith.cli.running import RUN_RECORD, figure_of, run_recipe
+from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import FolderError, SettingsError, StorageError
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
@@ -46,6 +48,7 @@ def run_comparison(
         raise FolderError(f"--out {out}: a comparison needs a folder on this machine; give a path")
     _refuse_others(out)
     _check(comparison)
+    check_figure(comparison.measure, STEPS)
     once = out.resolve() / ONCE / "run"
     first = _written(once_recipe(comparison), out / ONCE) if comparison.once else None
     folders = {seed: out / f"seed-{seed}" for seed in comparison.seeds}

@@ -26,6 +26,7 @@ from pairsmith.models.trained_on import fingerprint_of, read_trained_on, write_t
 from pairsmith.training.best_step import TrainerSetup, TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.quick import set_attention_dropout
+from pairsmith.training.validation import cannot_choose
 
 
 def train_encoder_on(
@@ -147,7 +148,5 @@ def _check_selectable(validation: pa.Table | None, progress: Progress) -> bool:
     scores = validation.column("score").to_numpy()
     if np.ptp(scores) > 0:
         return True
-    progress.say(
-        "the validation pairs all have the same score, so they cannot choose a step; the last one is kept"
-    )
+    progress.say(cannot_choose(len(scores), "Spearman needs two or more with different scores"))
     return False

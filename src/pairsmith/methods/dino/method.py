@@ -12,7 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from pairsmith.core.arguments import check_loaded, check_not_blank, checked_texts, checked_whole_number
+from pairsmith.core.arguments import (
+    check_loaded,
+    check_not_blank,
+    check_not_empty,
+    checked_texts,
+    checked_whole_number,
+)
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.validation import options_of
 from pairsmith.data.schemas import Reject
@@ -84,7 +90,7 @@ def generate_pairs(
         the accepted rows and the rejected tries.
 
     Raises:
-        InputError: ``inputs`` is a single text, or holds something else than texts, or a blank one.
+        InputError: ``inputs`` is a single text or empty, or holds something else than texts, or a blank one.
         SettingsError: ``task`` writes single texts, ``rows`` is too few, there is no such rule, ``decoding``
             or ``seed`` is invalid, or the task or the model is not loaded.
     """
@@ -93,6 +99,7 @@ def generate_pairs(
         raise SettingsError(f"{task.name} writes single texts: call generate_texts")
     seed, rows = _checked_numbers(seed, rows)
     inputs = checked_texts(inputs, "inputs")
+    check_not_empty(inputs, "inputs", "text")
     check_not_blank(inputs, "inputs")
     requests = pair_requests(task, inputs, decoding.per_input)
     return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_files import pick_device
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.options import BiencoderOptions
@@ -35,6 +35,7 @@ from pairsmith.runs.seeds import generator
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.contrastive import contrastive_loss, side_features, side_vectors
 from pairsmith.training.fit import MakeRow, TrainedModel, TrainingTask, train_at_each_rate
+from pairsmith.training.validation import cannot_choose
 
 STYLE_SCALE = 100.0
 """Factor on the style classifier's weights: without it, they hardly change at an encoder's learning rate."""
@@ -73,6 +74,8 @@ def train_biencoder_on(
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
     seeds = [in_window(example, options.window) for example in seeds]
     validation = [in_window(example, options.window) for example in validation]
+    if len(validation) == 1:
+        (progress or Silent()).say(cannot_choose(1, "two or more are needed, whose outputs are told apart"))
     style: Side | None = None
     if options.kind != "pairs" and options.style_weight > 0 and len(corpus.other_style) > 0:
         style = "query" if options.kind == "reading" else "document"

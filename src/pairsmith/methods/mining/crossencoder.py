@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_files import pick_device
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.options import CrossencoderOptions
@@ -34,6 +34,7 @@ from pairsmith.training.best_step import ValidationMeasure
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, compute_chunks, mean_of_losses
 from pairsmith.training.fit import TrainedModel, TrainingTask, train_at_each_rate
+from pairsmith.training.validation import cannot_choose
 
 
 def train_crossencoder_on(
@@ -57,6 +58,19 @@ def train_crossencoder_on(
     hard = hard_negatives or None
     draw_negatives = negatives_for(seeds, hard and hard[: len(seeds)], options)
     draw_validation_negatives = negatives_for(validation, hard and hard[len(seeds) :], options)
+    choosable = bool(validation)
+    if validation and scored:
+        choosable = len({example.score for example in validation}) > 1
+        needed = "Spearman needs two or more with different scores"
+    elif validation:
+        # Without negatives every input's own output ranks first, so that the first evaluation would be best.
+        choosable = any(
+            draw_validation_negatives(number, generator(0, "validation", number))
+            for number in range(len(validation))
+        )
+        needed = "none has a negative, so give two or more with different outputs"
+    if validation and not choosable:
+        (progress or Silent()).say(cannot_choose(len(validation), needed))
     listwise = options.loss == "listwise" or (options.loss == "auto" and options.kind == "summaries")
 
     def draw(number: int, _: int, rng: np.random.Generator) -> RankingRow:
@@ -76,7 +90,7 @@ def train_crossencoder_on(
         if scored:
             measure = partial(score_correlation, cross, validation)
         metric, collate = "Spearman" if scored else "accuracy", partial(batch_of_rows, cross)
-        task = TrainingTask(len(seeds), draw, collate, measure if validation else None, metric)
+        task = TrainingTask(len(seeds), draw, collate, measure if choosable else None, metric)
         return CrossEncoderWithLoss(cross, listwise=listwise), task
 
     trained = train_at_each_rate(make, options, progress, checkpoints)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pairsmith.core.arguments import (
     check_loaded,
+    check_not_blank,
+    check_not_empty,
     check_progress,
     checked_rows,
     checked_texts,
@@ -42,7 +44,7 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
     """Generate questions on texts, each with its answer (Q1, Q2).
 
     Args:
-        texts: texts of any length; of equal texts, the first one counts.
+        texts: texts of any length, none of them blank; of equal texts, the first one counts.
         generator: the question generator, as ``load_question_generator`` loads it.
 
     Returns:
@@ -51,11 +53,13 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
         questions; the step ``ask`` stores them as rejects.
 
     Raises:
-        InputError: ``texts`` is a single text, or holds something else than texts.
+        InputError: ``texts`` is a single text or empty, or holds something else than texts, or a blank one.
         SettingsError: the generator is not loaded.
     """
     check_loaded(generator, "generator", "limit", "load_question_generator")
     distinct = dict.fromkeys(checked_texts(texts, "texts"))
+    check_not_empty(distinct, "texts", "text")
+    check_not_blank(distinct, "texts")
     documents = [Document(text, "") for text in distinct]
     # Cut the texts into passages (Q1).
     passages_of_texts, _ = cut_passages(generator, documents)
@@ -77,7 +81,7 @@ def label_questions(
     """Label questions with a teacher's distributions of the answer's start and end (Q3).
 
     Args:
-        questions: generated questions of any source.
+        questions: generated questions of any source; of none, an empty list is returned.
         teacher: a reader, which reads question and passage together.
         top: number of the likeliest starts, and of the likeliest ends, that are kept for each question; the
             probabilities of the others become 0.
@@ -148,13 +152,14 @@ def distil(
     refuse_options_of_steps("distil", options)
     if "data" in options:
         raise SettingsError("distil: data: give the questions themselves, as the first argument")
-    if options.get("keep_base") and not validation:
-        raise SettingsError("distil: keep_base has no effect without validation questions; leave it out")
     how = options_of(
         "distil", StudentOptions, {"base": model_name(base, "base"), "device": device, **options}
     )
     questions = checked_rows(questions, "questions", GeneratedQuestion)
     validation = checked_rows(validation, "validation", Question)
+    if how.keep_base and not validation:
+        raise SettingsError("distil: keep_base has no effect without validation questions; leave it out")
+    check_not_empty(questions, "questions", "GeneratedQuestion")
     passages = grouped_by_passage(questions, how.labels)
     return train_student_on(passages, validation, how, progress=progress)
 

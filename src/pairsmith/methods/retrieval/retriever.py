@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_files import pick_device
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.tuples import RetrievalExample
 from pairsmith.methods.retrieval.example_store import KnownPositives
 from pairsmith.methods.retrieval.retriever_options import RetrieverOptions
@@ -28,6 +28,7 @@ from pairsmith.search.exact import nearest
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.contrastive import contrastive_loss, side_features, side_vectors
 from pairsmith.training.fit import MakeRow, TrainedModel, TrainingTask, train_at_each_rate
+from pairsmith.training.validation import cannot_choose
 
 NEAREST = 10
 """Number of retrieved documents that count in the validation figure."""
@@ -48,6 +49,11 @@ def train_retriever_on(
     """
     check_retrieval_examples(examples, options)
     positives = KnownPositives(examples)
+    documents = {text for example in validation for text in (example.positive, *example.negatives)}
+    if len(documents) == 1:  # it ranks first for every query, so that the first evaluation would be best
+        needed = "two or more different documents are needed"
+        (progress or Silent()).say(cannot_choose(len(validation), needed))
+        validation = ()
     draw = retriever_row_maker(examples, positives, options.negatives)
 
     def make() -> tuple[Retriever, TrainingTask[RetrieverRow]]:

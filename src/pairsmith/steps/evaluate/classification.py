@@ -1,6 +1,6 @@
 """Text classification: does a classifier predict the labels that people gave to texts (D14)?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,13 +30,21 @@ def _read(settings: EvaluateClassificationSettings) -> LabelledTexts:
     )
 
 
-def _compute(settings: EvaluateClassificationSettings, rows: LabelledTexts, progress: Progress) -> Evaluated:
+def _gold_labels(
+    settings: EvaluateClassificationSettings, rows: LabelledTexts, labels: Collection[str]
+) -> list[str]:
+    """The model's label for the label of each text; an ``InputError`` if it is not among its ``labels``."""
     gold = renamed(rows.labels, settings.mapping(), settings.data)
+    if unknown := sorted(set(gold) - set(labels)):
+        raise InputError(_unknown_labels(settings, unknown, sorted(labels)))
+    return gold
+
+
+def _compute(settings: EvaluateClassificationSettings, rows: LabelledTexts, progress: Progress) -> Evaluated:
     classifier = choose_classifier(
         settings.model, label_descriptions(settings.name), **load_options(settings)
     )
-    if unknown := sorted(set(gold) - set(classifier.labels)):
-        raise InputError(_unknown_labels(settings, unknown, classifier.labels))
+    gold = _gold_labels(settings, rows, classifier.labels)
     by_program = written_by_program(settings.data, "generate", "postprocess")
     if by_program:
         progress.say(
@@ -134,7 +142,9 @@ def _plan(settings: EvaluateClassificationSettings, before: Before) -> Estimate:
     return extrapolated(partial(load_text_encoder, settings), texts, count, lambda text: len(text) + 80)
 
 
-evaluate_classification = Evaluation("evaluate classification", _read, _compute, classification_table, _plan)
+evaluate_classification = Evaluation(
+    "evaluate classification", _read, _compute, classification_table, _plan, check_labels=_gold_labels
+)
 """Predicts the labels of labelled texts, and compares them.
 
 ``predictions.jsonl`` has a line for each text: its label, the predicted label, and the score of the predicted

@@ -5,19 +5,18 @@ into rows, and because a model without a trained head stands in for one that an 
 Instead it times the model on a sample of the items that were read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 from pairsmith.core.model_names import model_revision
-from pairsmith.core.paths import size_of
 from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings
 from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.runs.identity import Identity
-from pairsmith.steps.evaluate.results import RESULTS, Evaluated, evaluate_once, with_evaluation_splits
+from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, with_evaluation_splits
 from pairsmith.steps.planning import evenly_spaced, timed
 
 S = TypeVar("S", bound=Settings)
@@ -45,6 +44,8 @@ class Evaluation(Generic[S, D]):
         hashes: returns the hashes of the data, by name. Its second argument is a function that reads the
             data; it need not be called if the files can be hashed without reading their rows.
         revision: returns the revision of a model, given its name.
+        check_labels: raises an error if the data that were read have labels that a model with these labels
+            does not know; None if the evaluation has no labels.
     """
 
     name: str
@@ -54,17 +55,22 @@ class Evaluation(Generic[S, D]):
     planner: Callable[[S, Before], Estimate]
     hashes: Callable[[S, Callable[[], D]], Mapping[str, str]] = _hash_of_data
     revision: Callable[[str], str] = model_revision
+    check_labels: Callable[[S, D, Collection[str]], object] | None = None
 
-    def check_data(self, settings: S) -> None:
-        """Read the data without the model, and raise an error if they have a fault."""
-        self.read(with_evaluation_splits(settings))
+    def check_data(self, settings: S, labels: Collection[str] = ()) -> None:
+        """Read the data without the model, and raise an error if they have a fault.
+
+        ``labels`` are those that the model will know; empty if they are not known before it is trained.
+        """
+        settings = with_evaluation_splits(settings)
+        data = self.read(settings)
+        if labels and self.check_labels:
+            self.check_labels(settings, data, labels)
 
     def __call__(self, settings: S, run: Run) -> dict[str, Any]:
         """Evaluate, write the results into the run's folder, and show a table."""
         settings = with_evaluation_splits(resolve_dtype(settings, run), run.progress.say)
         read = cache(partial(self.read, settings))
-        if size_of(run.out / RESULTS) is None:
-            read()  # a fault of the data is told before a folder is made
         inputs = self.hashes(settings, read)
         models = {"model": self.revision(getattr(settings, "model", ""))}
         return evaluate_once(

@@ -4,6 +4,7 @@ Without self-debiasing, a small language model writes much the same texts for ev
 labels mean nothing. Then the mean cosines are nearly equal; no human labels are needed to see it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -71,6 +72,8 @@ def read_labelled_pairs(source: str) -> LabelledPairs:
                 f"label, as `pairsmith generate` writes them; found {', '.join(row)}"
             )
         name = label_text(float(label) if isinstance(label, int | float) else str(label))
+        if not name.strip() or (isinstance(label, float) and not math.isfinite(label)):
+            raise InputError(f"{where}: the label is {label!r}; give a word or a number, or drop the row")
         pairs.append((first, second, name))
     if not pairs:
         raise InputError(f"{source}: has no pairs; give a file or folder with at least one")

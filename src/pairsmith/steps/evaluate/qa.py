@@ -64,6 +64,9 @@ def _hash(_: EvaluateQaSettings, read: Callable[[], Sequence[Question]]) -> dict
 
 
 def _compute(settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress) -> Evaluated:
+    everything = sum(1 for _ in read_questions(settings.data, unanswered=True))
+    if left_out := everything - len(questions):
+        progress.say(f"{left_out:,} of {everything:,} questions have no answer and are left out")
     answered = answerer(settings, progress)(questions)
     figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
     return figures, [answer.to_json() for answer in answered]

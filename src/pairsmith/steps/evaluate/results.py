@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import Field
 
-from pairsmith.core.errors import FolderError, StorageError, redacted_values
-from pairsmith.core.paths import Place, is_folder, place, reaching
+from pairsmith.core.errors import FolderError, StorageError, UserError, redacted_values
+from pairsmith.core.paths import Place, exists, is_folder, place, reaching
 from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
@@ -106,6 +108,7 @@ def evaluate_once(
     Returns:
         The content of ``results.json``: the figures, and their provenance (``about``).
     """
+    is_new = isinstance(run.out, Path) and not exists(run.out)
     earlier = claim(
         run, identity, RESULTS, read_about, extends=lambda earlier: goes_on and not earlier.complete
     )
@@ -116,7 +119,12 @@ def evaluate_once(
         about = identity.as_record() | redacted_values(settings.not_deciding())
         if goes_on:
             begin(run, about)
-        figures, predictions = compute()
+        try:
+            figures, predictions = compute()
+        except UserError:
+            if is_new:
+                _remove_if_empty(run.out)
+            raise
         results = write_results(run, figures, predictions, about)
     if compare:
         old_comparison, comparison = results.pop(AGAINST, None), compare()
@@ -128,6 +136,13 @@ def evaluate_once(
     if table:
         run.progress.result(table(results))
     return results
+
+
+def _remove_if_empty(out: Place) -> None:
+    """Remove the local folder of an evaluation that was refused before it wrote anything."""
+    lock.release(out)
+    with suppress(OSError):  # it is not empty
+        out.rmdir()
 
 
 def read_about(out: Place) -> EvaluationRecord:

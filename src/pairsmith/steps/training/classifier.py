@@ -58,6 +58,12 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     return train_once(run, Processes.current(), claim, fit, settings.base)
 
 
+def training_labels(settings: TrainClassifierSettings) -> set[str]:
+    """The labels of the training texts."""
+    settings = with_classifier_splits(settings)
+    return set(_read(settings.data, settings).labels)
+
+
 def with_classifier_splits(
     settings: TrainClassifierSettings, say: Say | None = None
 ) -> TrainClassifierSettings:

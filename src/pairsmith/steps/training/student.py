@@ -23,7 +23,8 @@ print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].tex
 
 
 def _read(settings: InfuseSettings, most: int | None) -> TrainingData[PassageStore]:
-    questions, unread = items_of(settings.data, read_generated_questions, most)
+    read_source = partial(read_generated_questions, with_answers=settings.labels == "answers")
+    questions, unread = items_of(settings.data, read_source, most)
     passages = grouped_by_passage(questions, settings.labels)
     if not passages:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to train on")

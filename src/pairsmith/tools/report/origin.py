@@ -40,16 +40,20 @@ def checked(folder: DatasetFolder, against: Sequence[str]) -> str:
     return f"{text} {_READ.format(what='labels' if labelled else 'rows')}"
 
 
-FEW_ROWS = 100
-"""With fewer rows, a fault that a tenth of all rows would have may well be in few of them or in none."""
+FEWEST_ROWS = 100
+"""Of fewer rows the checks say little: a share among them is uncertain by ten points and more."""
 
 
 def verdict(rows: int, findings: Sequence[Finding]) -> str:
     """One sentence: whether the checks found something that speaks against training on the rows."""
     if not rows:
         return "There are no rows to train on."
-    if not findings and rows < FEW_ROWS:
-        return f"The checks found no reason not to train on these rows, but {rows:,} are few to judge by."
+    if not findings and rows < FEWEST_ROWS:
+        prove = "1 row proves" if rows == 1 else f"{rows} rows prove"
+        return (
+            f"The checks found nothing wrong, but {prove} little: make at least {FEWEST_ROWS} before you "
+            "rely on them."
+        )
     if not findings:
         return "The checks found no reason not to train on these rows."
     points = "this point" if len(findings) == 1 else f"these {len(findings)} points"

@@ -121,7 +121,8 @@ class Page:
     """A whole page.
 
     Below the title stand ``lead``, a few sentences on what the page is about, and a box with the ``verdict``,
-    the ``warnings``, and ``checked``, which says what was checked for.
+    the ``warnings``, and ``checked``, which says what was checked for. The box is green if there are no
+    warnings, unless the page ``proves_little``.
     """
 
     title: str
@@ -130,6 +131,7 @@ class Page:
     lead: Sequence[str] = ()
     verdict: str = ""
     checked: str = ""
+    proves_little: bool = False
 
 
 def render_page(page: Page) -> str:

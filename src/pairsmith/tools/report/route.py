@@ -24,7 +24,7 @@ from pairsmith.tools.report.models import (
     model_lead,
     model_sections,
 )
-from pairsmith.tools.report.origin import checked, lead, verdict
+from pairsmith.tools.report.origin import FEWEST_ROWS, checked, lead, verdict
 from pairsmith.tools.report.overlap import known_texts
 from pairsmith.tools.report.parts import Finding, Page, render_page, shown_text
 from pairsmith.tools.report.rows import Known
@@ -118,6 +118,7 @@ def page_of(
             lead(rows),
             verdict(rows.rows, warn),
             checked(rows, settings.against) if rows.rows else "",
+            proves_little=0 < rows.rows < FEWEST_ROWS,
         )
     if kind == RUN_RECORD:
         fewer = settings.model_copy(update={"examples": min(settings.examples, _EXAMPLES_OF_STEP)})

@@ -66,10 +66,14 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
     lead = [*([shown_text(description, _LONGEST)] if description else []), f"{count}, {total} in all."]
     verdict = "The checks of this page found no problem in what the steps made."
+    few = [step.name for step in steps if step.page.proves_little]
+    if few:
+        rows = f"the rows of {few[0]} are" if len(few) == 1 else f"the rows of {', '.join(few)} are each"
+        verdict = f"The checks of this page found nothing wrong, but {rows} so few that this proves little."
     if warn:
         verdict = "Look at " + ("this point:" if len(warn) == 1 else f"these {len(warn)} points:")
     title = shown_text(str(record.get("recipe", "")) or folder.name, 100)
-    return Page(title, sections, warn, lead, verdict)
+    return Page(title, sections, warn, lead, verdict, proves_little=bool(few))
 
 
 def _steps(
