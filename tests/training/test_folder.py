@@ -141,7 +141,9 @@ def test_a_full_disk_is_a_storage_error(tmp_path):
     def full(out):
         raise SafetensorError("No space left on device")
 
-    with pytest.raises(StorageError, match=r"cannot write the model to .*No space left"):
+    with pytest.raises(
+        StorageError, match=r"cannot write the model to .*No space left.*free some space; then run"
+    ):
         start(tmp_path / "one").finish(full, {})
 
     def denied(out):

@@ -101,7 +101,8 @@ class ModelFolder:
             files = self._move_in(save) if isinstance(self._out, Path) else self._put(save)
         except SafetensorError as error:
             raise StorageError(
-                f"cannot write the model to {self._out}: {first_line(error)}; run the same command again"
+                f"cannot write the model to {self._out}: {first_line(error)}; if the disk is full, "
+                "free some space; then run the same command again"
             ) from error
         citations = (OF_TRAININGS.get(self.step, ""), *self.sources.citations)
         about = Provenance(

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.heard import Heard
 from tests.training.stopping import Stopped, stopped_at
 from transformers import AutoModel
 
@@ -32,8 +33,14 @@ from pairsmith.runs import Run
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.evaluate.qa import evaluate_qa
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
+from pairsmith.steps.training.question_generator import train_question_generator
 from pairsmith.steps.training.reader import train_reader
-from pairsmith.steps.training.settings import InfuseSettings, TrainReaderSettings, TrainTeacherSettings
+from pairsmith.steps.training.settings import (
+    InfuseSettings,
+    TrainQuestionGeneratorSettings,
+    TrainReaderSettings,
+    TrainTeacherSettings,
+)
 from pairsmith.steps.training.student import infuse
 from pairsmith.steps.training.teacher import train_teacher
 from pairsmith.training.best_step import BestStepCallback
@@ -510,3 +517,21 @@ def test_rows_without_a_column_of_answers_are_not_taken_for_questions_without_an
     path.write_text(path.read_text().replace("answer", "answers"))
     (passage,) = infuse.read(given, None).training
     assert passage.questions[0].starts.positions == (0,)
+
+
+@pytest.mark.parametrize(
+    ("step", "given"),
+    [
+        (train_teacher, TrainTeacherSettings),
+        (train_question_generator, TrainQuestionGeneratorSettings),
+    ],
+)
+def test_questions_without_an_answer_are_counted(step, given, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    row = {"context": "Ann plays.", "question": "Who plays?", "answers": "Ann"}
+    path.write_text("".join(json.dumps(line) + "\n" for line in (row, row | {"answers": []}, row)))
+    read = step.read(given(base="pairsmith:tiny", data=[str(path)]), None)
+    heard = Heard()
+    read.report(heard)
+    assert (len(read.training), read.unanswered) == (2, 1)
+    assert heard.lines == ["1 of 3 questions have no answer and are left out"]

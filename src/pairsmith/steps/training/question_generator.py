@@ -9,7 +9,7 @@ from pairsmith.methods.quip.generator_training import (
     generator_examples,
     train_question_generator_on,
 )
-from pairsmith.steps.training.reading import TrainingData, items_of
+from pairsmith.steps.training.reading import AnsweredQuestions, TrainingData, items_of
 from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.generators import refuse_both_ways
@@ -21,19 +21,22 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 
 def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> TrainingData[GeneratorExamples]:
     refuse_both_ways(settings.base)
-    items, unread = items_of(settings.data, read_questions, most)
+    answered = AnsweredQuestions()
+    items, unread = items_of(settings.data, answered.read, most)
     read = count()
     questions = (question for question, _ in zip(items, read, strict=False))
     examples = GeneratorExamples(generator_examples(questions, settings))
     validation_questions = read_questions(settings.validation) if settings.validation else ()
     validation = GeneratorExamples(generator_examples(validation_questions, settings))
     check_generator_examples(examples, validation if settings.validation else None, settings)
-    return TrainingData(examples, next(read), unread, validation)  # the next number is that of all read
+    rows = next(read)  # the next number is that of all read
+    return TrainingData(examples, rows, unread, validation, answered.unanswered)
 
 
 def _train(
     data: TrainingData[GeneratorExamples], settings: TrainQuestionGeneratorSettings, context: TrainingContext
 ) -> Trained:
+    data.report(context["progress"])
     trained = train_question_generator_on(data.training, data.validation, settings, **context)
     facts = {
         "questions": data.examples,

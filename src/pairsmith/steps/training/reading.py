@@ -1,6 +1,6 @@
 """Reads the data of trainings: the splits to read, seeds, validation examples, and questions."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence, Sized
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Generic, TypeVar
@@ -109,17 +109,40 @@ class TrainingData(Generic[C]):
         rows: the number of rows from which the training examples were made.
         unread: the number of rows that were only counted, because a plan reads a limited number.
         validation: the validation examples; may be empty.
+        unanswered: the number of questions that were left out, as they have no answer.
     """
 
     training: C
     rows: int
     unread: int
     validation: Sequence[Any]
+    unanswered: int = 0
 
     @property
     def examples(self) -> int:
         """The number of training examples."""
         return len(self.training)
+
+    def report(self, progress: Progress) -> None:
+        """Report how many questions without an answer were left out."""
+        if self.unanswered:
+            read = self.rows + self.unanswered
+            progress.say(f"{self.unanswered:,} of {read:,} questions have no answer and are left out")
+
+
+@dataclass(slots=True)
+class AnsweredQuestions:
+    """Reads the questions that have an answer, and counts the others."""
+
+    unanswered: int = 0
+
+    def read(self, source: str) -> Iterator[Question]:
+        """The questions of a source that have an answer, in order."""
+        for question in read_questions(source, unanswered=True):
+            if question.answers:
+                yield question
+            else:
+                self.unanswered += 1
 
 
 def read_seeds(source: str, kind: ExampleKind, least: float = 0.0) -> Seeds[Example]:

@@ -14,7 +14,7 @@ from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.quip.student import likeliest
 from pairsmith.models.reader import Reader
 from pairsmith.models.span_heads import PerceptronReader, save_heads
-from pairsmith.steps.training.reading import TrainingData, items_of
+from pairsmith.steps.training.reading import AnsweredQuestions, TrainingData, items_of
 from pairsmith.steps.training.settings import TrainTeacherSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
@@ -26,15 +26,17 @@ pairsmith evaluate qa --model path/to/this/folder --data questions.json --out re
 
 
 def _read(settings: TrainTeacherSettings, most: int | None) -> TrainingData[StoredQuestions]:
+    answered = AnsweredQuestions()
+
     def read_source(source: str) -> Iterator[QuestionWithSpans]:
         if settings.labels == "hard":
             return map(_with_likeliest_span, read_generated_questions(source))
-        return map(QuestionWithSpans.of, read_questions(source))
+        return map(QuestionWithSpans.of, answered.read(source))
 
     items, unread = items_of(settings.data, read_source, most)
     questions = StoredQuestions(items)
     validation = list(read_questions(settings.validation)) if settings.validation else []
-    return TrainingData(questions, len(questions), unread, validation)
+    return TrainingData(questions, len(questions), unread, validation, answered.unanswered)
 
 
 def _with_likeliest_span(question: GeneratedQuestion) -> QuestionWithSpans:
@@ -47,6 +49,7 @@ def _with_likeliest_span(question: GeneratedQuestion) -> QuestionWithSpans:
 def _train(
     data: TrainingData[StoredQuestions], settings: TrainTeacherSettings, context: TrainingContext
 ) -> Trained:
+    data.report(context["progress"])
     trained = train_reader_on(data.training, data.validation, settings, perceptrons=True, **context)
     facts = {
         "questions": trained.questions,
