@@ -535,3 +535,13 @@ def test_questions_without_an_answer_are_counted(step, given, tmp_path):
     read.report(heard)
     assert (len(read.training), read.unanswered) == (2, 1)
     assert heard.lines == ["1 of 3 questions have no answer and are left out"]
+
+
+def test_infuse_says_how_many_questions_have_no_answer_in_their_passage(quick_bert, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    row = {"context": "Ann plays.", "question": "Who plays?", "answers": "Ann"}
+    path.write_text("".join(json.dumps(line) + "\n" for line in (row, row | {"answers": []}, row)))
+    heard = Heard()
+    infuse(settings(quick_bert, str(path), labels="answers", max_steps=1), Run(tmp_path / "out", heard))
+    said = "1 of 3 questions have no answer in their passage; for these the student learns the first token"
+    assert said in heard.lines

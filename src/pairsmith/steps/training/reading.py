@@ -109,7 +109,7 @@ class TrainingData(Generic[C]):
         rows: the number of rows from which the training examples were made.
         unread: the number of rows that were only counted, because a plan reads a limited number.
         validation: the validation examples; may be empty.
-        unanswered: the number of questions that were left out, as they have no answer.
+        unanswered: the number of questions without an answer; ``infuse`` alone trains on them.
     """
 
     training: C

@@ -1,10 +1,11 @@
 """The step ``infuse``: distils a teacher into a bi-encoder whose token vectors predict answers (Q4)."""
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.questions import read_generated_questions
+from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
@@ -25,14 +26,27 @@ print(pairsmith.answer_with_student(model, ["Who wrote Hamlet?"], [text])[0].tex
 def _read(settings: InfuseSettings, most: int | None) -> TrainingData[PassageStore]:
     read_source = partial(read_generated_questions, with_answers=settings.labels == "answers")
     questions, unread = items_of(settings.data, read_source, most)
-    passages = grouped_by_passage(questions, settings.labels)
+    unanswered = 0
+
+    def counted() -> Iterator[GeneratedQuestion]:
+        nonlocal unanswered
+        for question in questions:
+            unanswered += settings.labels == "answers" and question.generated_span is None
+            yield question
+
+    passages = grouped_by_passage(counted(), settings.labels)
     if not passages:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to train on")
     validation = list(read_questions(settings.validation)) if settings.validation else []
-    return TrainingData(passages, passages.questions, unread, validation)
+    return TrainingData(passages, passages.questions, unread, validation, unanswered)
 
 
 def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: TrainingContext) -> Trained:
+    if data.unanswered:
+        context["progress"].say(
+            f"{data.unanswered:,} of {data.rows:,} questions have no answer in their passage; for these the "
+            "student learns the first token"
+        )
     trained = train_student_on(data.training, data.validation, settings, **context)
     facts = {
         "passages": trained.passages,
