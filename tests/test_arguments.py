@@ -391,6 +391,10 @@ def test_numpy_texts_become_plain_texts():
         ),
         (lambda: pairsmith.train_encoder(LOADED, [PAIR], progress=True), "progress must be pairsmith.core"),
         (
+            lambda: pairsmith.open_dataset(None),
+            "path must be the path of a folder, not of the type NoneType",
+        ),
+        (
             lambda: pairsmith.run_recipe({"steps": []}, "out"),
             "recipe must be the name of a recipe or the path",
         ),

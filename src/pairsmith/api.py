@@ -1,6 +1,7 @@
 """Public functions for Python besides the methods' own functions; ``pairsmith.__all__`` lists all of them."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -258,7 +259,10 @@ def open_dataset(path: str | Path) -> DatasetFolder:
 
     Raises:
         FolderError: ``path`` is not a dataset folder, or the folder is unfinished.
+        SettingsError: ``path`` is no path.
     """
+    if not isinstance(path, str | PathLike):
+        raise SettingsError(f"path must be the path of a folder, not of the type {type(path).__name__}")
     return DatasetFolder.open(str(path))
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from tests.folders import write_folder
 
-from pairsmith.core.errors import FolderError
+from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import DatasetFolder, summary
 from pairsmith.runs.folder import ShardTotals, open_training_rows
@@ -34,6 +34,40 @@ def test_an_unknown_split(folder):
     assert fault(lambda: folder.table("vlidation")).endswith(
         "has no split 'vlidation'; did you mean 'validation'? known: train, validation"
     )
+    for split in (None, 5, True, "tset"):
+        for call in (
+            lambda split=split: folder.table(split),
+            lambda split=split: list(folder.shards(split)),
+            lambda split=split: list(folder.batches(split)),
+            lambda split=split: folder.shard_rows(split),
+        ):
+            assert fault(call).endswith(f"has no split {split!r}; known: train, validation")
+
+
+def test_unknown_columns_are_no_empty_tables(folder):
+    for call in (
+        lambda columns: folder.table("train", columns),
+        lambda columns: list(folder.shards("train", columns)),
+        lambda columns: list(folder.batches("train", columns)),
+    ):
+        assert "has no column 'scor'; did you mean 'score'?" in fault(lambda call=call: call(["id", "scor"]))
+        assert "has no column 5; known: id, score," in fault(lambda call=call: call([5]))
+        for columns in ("score", 5):
+            expected = f"columns must be a list of names of columns, not {columns!r}"
+            assert fault(lambda call=call, columns=columns: call(columns)) == expected
+
+
+def test_numbers_of_shards_and_rows_are_checked(folder):
+    assert len(list(folder.shards("train", None, [0]))) == 1
+    assert (len(folder.head(0)), len(folder.head(10**30))) == (0, 1)
+    for call, message in (
+        (lambda: list(folder.shards("train", None, [1])), "each of numbers must be at most 0, not 1"),
+        (lambda: list(folder.shards("train", None, [-1])), "each of numbers must be at least 0, not -1"),
+        (lambda: folder.head("3"), "count must be a whole number, not '3'"),
+        (lambda: folder.head(-1), "count must be at least 0, not -1"),
+    ):
+        with pytest.raises(SettingsError, match=message):
+            call()
 
 
 def test_a_damaged_file(folder):

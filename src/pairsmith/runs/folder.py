@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Self, TypeVar, overload
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Self, TypeVar, overload
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pairsmith.core.arguments import checked_whole_number
 from pairsmith.core.errors import DamagedError, FolderError, first_line, known_names_hint
 from pairsmith.core.folder_kinds import folder_kind
 from pairsmith.core.model_files import hash_file
@@ -166,7 +167,11 @@ def check_format(path: Place, manifest: Manifest) -> None:
 
 @dataclass(frozen=True)
 class DatasetFolder:
-    """A finished dataset folder, opened for reading."""
+    """A finished dataset folder, opened for reading.
+
+    Its methods raise a ``FolderError`` if a file is damaged, or if there is no such split or column, and a
+    ``SettingsError`` for a number that is no whole number or out of bounds.
+    """
 
     path: Place
     manifest: Manifest
@@ -210,7 +215,7 @@ class DatasetFolder:
     def table(self, split: str = "train", columns: Sequence[str] | None = None) -> pa.Table:
         """All rows of ``split``, in the order of the shards; only the columns ``columns`` if given."""
         if split not in self.splits:
-            raise FolderError(f"{self.path} has no split {split!r}; {known_names_hint(split, self.splits)}")
+            raise self._no_split(split)
         return self._read(split, columns)
 
     def shards(
@@ -225,12 +230,14 @@ class DatasetFolder:
         """
         files = self._files(split)
         for number in range(len(files)) if numbers is None else numbers:
-            yield read_parquet(self.path / files[number].path, columns)
+            index = checked_whole_number(number, "each of numbers", most=len(files) - 1)
+            yield read_parquet(self.path / files[index].path, columns)
 
     def batches(self, split: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The rows of ``split``, at most 5,000 at a time; only the columns ``columns`` if these are given."""
         for file in self._files(split):
             with _parquet(self.path / file.path) as opened:
+                check_columns(columns, opened.schema_arrow.names, self.path)
                 for batch in opened.iter_batches(batch_size=5_000, columns=columns):
                     yield pa.Table.from_batches([batch])
 
@@ -245,6 +252,7 @@ class DatasetFolder:
 
     def head(self, count: int) -> list[dict[str, Any]]:
         """At most ``count`` rows of the first split, from its first file that has rows."""
+        count = min(checked_whole_number(count, "count"), self.rows)
         files = [file for file in self._files(self.splits[0]) if file.rows]
         return read_parquet(self.path / files[0].path).slice(0, count).to_pylist() if files else []
 
@@ -252,7 +260,13 @@ class DatasetFolder:
         """All rejected rows, with the columns id, filter, reason and row."""
         return self._read(REJECTS)
 
+    def _no_split(self, split: object) -> FolderError:
+        return FolderError(f"{self.path} has no split {split!r}; {known_names_hint(str(split), self.splits)}")
+
     def _files(self, split: str) -> list[FileEntry]:
+        # A folder may have other splits alone; steps read its training rows as none.
+        if split not in (*self.splits, "train", REJECTS):
+            raise self._no_split(split)
         return [file for file in self.manifest.shard_files if file.split == split]
 
     def _read(self, split: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -278,7 +292,22 @@ def summary(folder: DatasetFolder) -> str:
 def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one Parquet file; only the columns ``columns`` if these are given."""
     with _parquet(path) as file:
+        check_columns(columns, file.schema_arrow.names, path)
         return file.read(columns)
+
+
+def check_columns(columns: object, names: Sequence[str], where: Place) -> None:
+    """Raise a ``FolderError`` if ``columns`` is neither None nor a list of columns in ``names``.
+
+    pyarrow leaves out columns that a file does not have, and takes a single text for a list of characters.
+    """
+    if columns is None:
+        return
+    if isinstance(columns, str) or not isinstance(columns, Collection):
+        raise FolderError(f"columns must be a list of names of columns, not {columns!r:.60}")
+    for column in columns:
+        if column not in names:
+            raise FolderError(f"{where} has no column {column!r}; {known_names_hint(str(column), names)}")
 
 
 @contextmanager
