@@ -253,8 +253,9 @@ def open_dataset(path: str | Path) -> DatasetFolder:
 
     Raises:
         FolderError: ``path`` is not a dataset folder, or the folder is unfinished.
+        SettingsError: ``path`` is neither a text nor a path.
     """
-    return DatasetFolder.open(str(path))
+    return DatasetFolder.open(path)
 
 
 def run_recipe(

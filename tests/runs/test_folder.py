@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from tests.folders import write_folder
 
-from pairsmith.core.errors import FolderError
+from pairsmith.core.errors import FolderError, UserError
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import DatasetFolder, summary
 from pairsmith.runs.folder import ShardTotals, open_training_rows
@@ -117,3 +117,49 @@ def test_rows_for_training_are_read_as_they_are_needed(tmp_path):
     assert rows.head(0).schema == SCORED_PAIR
     named = open_training_rows(f"{tmp_path / 'out'}:validation", "judged")
     assert named.head(2)["id"].to_pylist() == ["v0", "v1"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda _: DatasetFolder.open(None), "path must be the path of a folder; it is None"),
+        (lambda _: DatasetFolder.open(3), "path must be the path of a folder; it is of the type int"),
+        (lambda folder: folder.table(None), "split must be the name of a split, not None"),
+        (lambda folder: folder.shards(["train"]), "split must be the name of a split, not ['train']"),
+        (lambda folder: folder.batches(3), "split must be the name of a split, not 3"),
+        (lambda folder: folder.shard_rows(None), "split must be the name of a split, not None"),
+        (lambda folder: folder.shards("trian"), "has no split 'trian'; did you mean 'train'?"),
+        (lambda folder: folder.batches("trian"), "has no split 'trian'; did you mean 'train'?"),
+        (lambda folder: folder.shard_rows("trian"), "has no split 'trian'; did you mean 'train'?"),
+        (lambda folder: folder.table(columns="id"), "columns must be a list of texts, not a single text"),
+        (lambda folder: folder.shards(columns=3), "columns must be a list of texts; it is of the type int"),
+        (
+            lambda folder: folder.batches("train", [None]),
+            "columns must be a list of texts; columns[0] is None",
+        ),
+        (lambda folder: folder.table(columns=["ids"]), "has no column 'ids'; did you mean 'id'?"),
+        (lambda folder: next(folder.shards(columns=["ids"])), "has no column 'ids'; did you mean 'id'?"),
+        (lambda folder: next(folder.batches("train", ["ids"])), "has no column 'ids'; did you mean 'id'?"),
+        (
+            lambda folder: folder.shards(numbers=0),
+            "numbers must be a list of whole numbers; it is of the type int",
+        ),
+        (lambda folder: folder.shards(numbers=[-1]), "numbers[0] must be at least 0, not -1"),
+        (lambda folder: folder.shards(numbers=[0, 99]), "numbers[1] must be at most"),
+        (lambda folder: folder.shards(numbers=["a"]), "numbers[0] must be a whole number, not 'a'"),
+        (lambda folder: folder.head(-1), "count must be at least 0, not -1"),
+        (lambda folder: folder.head("a"), "count must be a whole number, not 'a'"),
+    ],
+)
+def test_a_wrong_argument_is_refused_in_a_line(call, message, folder):
+    opened = folder if isinstance(folder, DatasetFolder) else DatasetFolder.open(folder)
+    with pytest.raises(UserError) as refused:
+        call(opened)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_names_of_columns_may_be_a_generator(folder):
+    opened = folder if isinstance(folder, DatasetFolder) else DatasetFolder.open(folder)
+    for tables in (opened.shards(columns=iter(["id"])), opened.batches("train", iter(["id"]))):
+        assert {tuple(table.column_names) for table in tables} == {("id",)}

@@ -76,6 +76,25 @@ def checked_whole_number(value: object, name: str, least: int = 0, most: int | N
     return number
 
 
+def checked_whole_numbers(values: Iterable[object], name: str, least: int, most: int) -> list[int]:
+    """The argument ``name`` as a list of whole numbers of at least ``least`` and at most ``most``.
+
+    Raises:
+        InputError: the argument is not a list.
+        SettingsError: an item of it is anything else.
+    """
+    numbers = _items(values, name, "whole numbers")
+    return [
+        checked_whole_number(number, f"{name}[{index}]", least, most) for index, number in enumerate(numbers)
+    ]
+
+
+def check_path(path: object, name: str) -> None:
+    """Raise a ``SettingsError`` if the argument ``name`` is neither a text nor a path."""
+    if not isinstance(path, str) and not hasattr(path, "expanduser"):
+        raise SettingsError(f"{name} must be the path of a folder; it is {_kind(path)}")
+
+
 def checked_number(value: object, name: str) -> float:
     """The argument ``name`` as a finite number; a ``SettingsError`` if it is anything else."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):

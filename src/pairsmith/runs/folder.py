@@ -11,7 +11,8 @@ from typing import Annotated, Any, Self, TypeVar, overload
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pairsmith.core.errors import DamagedError, FolderError, first_line, known_names_hint
+from pairsmith.core.arguments import check_path, checked_texts, checked_whole_number, checked_whole_numbers
+from pairsmith.core.errors import DamagedError, FolderError, SettingsError, first_line, known_names_hint
 from pairsmith.core.folder_kinds import folder_kind
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, several, size_of
@@ -174,6 +175,7 @@ class DatasetFolder:
     @classmethod
     def open(cls, path: str | Place) -> Self:
         """Open the finished dataset folder ``path``; raises ``FolderError`` if it is not one."""
+        check_path(path, "path")
         path = place(path)
         with reaching(path, FolderError):
             if not is_folder(path):
@@ -209,8 +211,7 @@ class DatasetFolder:
 
     def table(self, split: str = "train", columns: Sequence[str] | None = None) -> pa.Table:
         """All rows of ``split``, in the order of the shards; only the columns ``columns`` if given."""
-        if split not in self.splits:
-            raise FolderError(f"{self.path} has no split {split!r}; {known_names_hint(split, self.splits)}")
+        self._check_split(split)
         return self._read(split, columns)
 
     def shards(
@@ -223,16 +224,15 @@ class DatasetFolder:
 
         ``numbers`` are the indices, from 0, of the shards to read; by default all shards are read.
         """
-        files = self._files(split)
-        for number in range(len(files)) if numbers is None else numbers:
-            yield read_parquet(self.path / files[number].path, columns)
+        files, names = self._files(split), _column_names(columns)
+        if numbers is not None:
+            files = [files[number] for number in checked_whole_numbers(numbers, "numbers", 0, len(files) - 1)]
+        return (read_parquet(self.path / file.path, names) for file in files)
 
     def batches(self, split: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The rows of ``split``, at most 5,000 at a time; only the columns ``columns`` if these are given."""
-        for file in self._files(split):
-            with _parquet(self.path / file.path) as opened:
-                for batch in opened.iter_batches(batch_size=5_000, columns=columns):
-                    yield pa.Table.from_batches([batch])
+        files, names = self._files(split), _column_names(columns)
+        return (table for file in files for table in _batches(self.path / file.path, names))
 
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
@@ -245,6 +245,7 @@ class DatasetFolder:
 
     def head(self, count: int) -> list[dict[str, Any]]:
         """At most ``count`` rows of the first split, from its first file that has rows."""
+        count = checked_whole_number(count, "count")
         files = [file for file in self._files(self.splits[0]) if file.rows]
         return read_parquet(self.path / files[0].path).slice(0, count).to_pylist() if files else []
 
@@ -252,12 +253,21 @@ class DatasetFolder:
         """All rejected rows, with the columns id, filter, reason and row."""
         return self._read(REJECTS)
 
+    def _check_split(self, split: str) -> None:
+        if not isinstance(split, str):
+            raise SettingsError(f"split must be the name of a split, not {split!r:.60}")
+        if split not in self.splits:
+            raise FolderError(f"{self.path} has no split {split!r}; {known_names_hint(split, self.splits)}")
+
     def _files(self, split: str) -> list[FileEntry]:
+        """The files of a split or of the rejects; an empty folder has none of any split."""
+        if self.splits and split != REJECTS:
+            self._check_split(split)
         return [file for file in self.manifest.shard_files if file.split == split]
 
     def _read(self, split: str, columns: Sequence[str] | None = None) -> pa.Table:
-        paths = [self.path / file.path for file in self._files(split)]
-        return pa.concat_tables(several(lambda path: read_parquet(path, columns), paths))
+        paths, names = [self.path / file.path for file in self._files(split)], _column_names(columns)
+        return pa.concat_tables(several(lambda path: read_parquet(path, names), paths))
 
 
 def summary(folder: DatasetFolder) -> str:
@@ -278,7 +288,27 @@ def summary(folder: DatasetFolder) -> str:
 def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one Parquet file; only the columns ``columns`` if these are given."""
     with _parquet(path) as file:
+        _check_columns(path, file, columns)
         return file.read(columns)
+
+
+def _batches(path: Place, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+    with _parquet(path) as file:
+        _check_columns(path, file, columns)
+        for batch in file.iter_batches(batch_size=5_000, columns=columns):
+            yield pa.Table.from_batches([batch])
+
+
+def _column_names(columns: Sequence[str] | None) -> list[str] | None:
+    return None if columns is None else checked_texts(columns, "columns")
+
+
+def _check_columns(path: Place, file: Any, columns: Sequence[str] | None) -> None:
+    """Raise a ``FolderError`` for a column that the file lacks, which pyarrow would leave out silently."""
+    names = file.schema_arrow.names
+    for column in columns or ():
+        if column not in names:
+            raise FolderError(f"{path} has no column {column!r}; {known_names_hint(column, names)}")
 
 
 @contextmanager

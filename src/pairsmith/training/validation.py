@@ -9,7 +9,7 @@ from pairsmith.models.reader import Prediction
 
 
 def cannot_choose(count: int, needed: str) -> str:
-    """The message that validation examples, ``count`` of them, cannot choose a step; ``needed`` is the reason."""
+    """The message that ``count`` validation examples cannot choose a step; ``needed`` says what is needed."""
     examples = "example" if count == 1 else "examples"
     return f"{count:,} validation {examples} cannot choose the best step: {needed}; the last one is kept"
 
