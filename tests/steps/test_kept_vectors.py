@@ -76,6 +76,7 @@ def test_a_block_is_encoded_once(tmp_path):
 )  # fmt: skip
 def test_all_that_decides_vectors_has_files_of_its_own(change, tmp_path, monkeypatch):
     monkeypatch.setattr(kept_vectors, "pick_device", str)
+    monkeypatch.setattr("torch.cuda.get_device_name", GPUS.get)
     assert vectors(tmp_path, ["a"])[1]
     assert vectors(tmp_path, ["a"], **change)[1]
     assert not vectors(tmp_path, ["a"], **change)[1]
@@ -88,10 +89,15 @@ def test_other_texts_have_files_of_their_own(texts, tmp_path):
     assert vectors(tmp_path, texts)[1]
 
 
-def test_two_devices_of_a_kind_count_as_one(tmp_path, monkeypatch):
+GPUS = {"cuda:0": "NVIDIA H200", "cuda:1": "NVIDIA H200", "cuda:2": "NVIDIA L4"}
+
+
+def test_two_gpus_of_a_model_count_as_one_and_other_models_do_not(tmp_path, monkeypatch):
     monkeypatch.setattr(kept_vectors, "pick_device", str)
+    monkeypatch.setattr("torch.cuda.get_device_name", GPUS.get)
     vectors(tmp_path, ["a"], device="cuda:0")
     assert not vectors(tmp_path, ["a"], device="cuda:1")[1]
+    assert vectors(tmp_path, ["a"], device="cuda:2")[1]
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda _: b"", lambda data: data[:-1] + b"\1"])
