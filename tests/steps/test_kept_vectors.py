@@ -9,12 +9,12 @@ import pytest
 from tests.heard import Heard
 
 from pairsmith.cli import planning
-from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.recipes import find_recipe, load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.core.errors import StorageError
 from pairsmith.core.paths import place
 from pairsmith.data.query_rows import read_corpus
-from pairsmith.runs import Run, storage
+from pairsmith.runs import Run, resolve_dtype, storage
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps import kept_vectors
 from pairsmith.steps.corpora import corpus as encoding
@@ -76,6 +76,7 @@ def test_a_block_is_encoded_once(tmp_path):
 )  # fmt: skip
 def test_all_that_decides_vectors_has_files_of_its_own(change, tmp_path, monkeypatch):
     monkeypatch.setattr(kept_vectors, "pick_device", str)
+    monkeypatch.setattr("torch.cuda.get_device_name", GPUS.get)
     assert vectors(tmp_path, ["a"])[1]
     assert vectors(tmp_path, ["a"], **change)[1]
     assert not vectors(tmp_path, ["a"], **change)[1]
@@ -88,10 +89,15 @@ def test_other_texts_have_files_of_their_own(texts, tmp_path):
     assert vectors(tmp_path, texts)[1]
 
 
-def test_two_devices_of_a_kind_count_as_one(tmp_path, monkeypatch):
+GPUS = {"cuda:0": "NVIDIA H200", "cuda:1": "NVIDIA H200", "cuda:2": "NVIDIA L4"}
+
+
+def test_two_gpus_of_a_model_count_as_one_and_other_models_do_not(tmp_path, monkeypatch):
     monkeypatch.setattr(kept_vectors, "pick_device", str)
+    monkeypatch.setattr("torch.cuda.get_device_name", GPUS.get)
     vectors(tmp_path, ["a"], device="cuda:0")
     assert not vectors(tmp_path, ["a"], device="cuda:1")[1]
+    assert vectors(tmp_path, ["a"], device="cuda:2")[1]
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda _: b"", lambda data: data[:-1] + b"\1"])
@@ -373,3 +379,13 @@ def test_an_encoding_that_an_earlier_step_keeps_takes_no_time():
     alone = estimate.with_kept_vectors()
     assert (alone.seconds, alone.shared, alone.encoding) == (7.0, 5.0, 0.0)
     assert replace(estimate, shared=0.0).with_kept_vectors().shared == 0.0
+
+
+def test_the_retriever_recipe_encodes_its_chunks_once_by_the_untrained_encoder(tmp_path):
+    recipe = load_recipe(find_recipe("retriever"), overrides=[f"chunks.documents=[{tmp_path}]"])
+    settings = {
+        step.name: resolve_dtype(step.step.settings.model_validate(step.values)) for step in recipe.steps
+    }
+    decided = {name: kept_vectors.corpus_vectors(settings[name]) for name in ("kept", "negatives", "before")}
+    assert decided["kept"] == decided["negatives"] == decided["before"] != ""
+    assert settings["after"].dtype == settings["before"].dtype

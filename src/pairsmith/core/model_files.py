@@ -92,6 +92,14 @@ def pick_device(device: str) -> str:
     return device
 
 
+def device_model(device: str) -> str:
+    """The model of a device as ``pick_device`` returns it: the name of a GPU, else ``cpu`` or ``mps``."""
+    import torch
+
+    kind = device.partition(":")[0]
+    return str(torch.cuda.get_device_name(device)) if kind == "cuda" else kind
+
+
 def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float16"]:
     """The number format for the setting ``dtype`` on a device as ``pick_device`` returns it.
 

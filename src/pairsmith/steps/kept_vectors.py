@@ -12,7 +12,7 @@ from safetensors.numpy import load, save
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import StorageError
-from pairsmith.core.model_files import pick_device
+from pairsmith.core.model_files import device_model, pick_device
 from pairsmith.core.model_names import DtypeName, PoolingName
 from pairsmith.core.paths import Place, inside, reaching, remove_files, size_of
 from pairsmith.core.settings import Settings
@@ -59,7 +59,7 @@ class KeptVectors:
     ) -> Self:
         """The vectors by an encoder.
 
-        The arguments decide the vectors. Batch sizes and the kind of device do so too, as they change the
+        The arguments decide the vectors. Batch sizes and the model of the GPU do so too, as they change the
         last bits.
 
         Args:
@@ -76,7 +76,7 @@ class KeptVectors:
                 {
                     "layout": _LAYOUT,
                     "encoder": revision,
-                    "device": pick_device(device).partition(":")[0],
+                    "device": device_model(pick_device(device)),
                     "dtype": dtype,
                     "max_length": max_length,
                     "batch_size": batch_size,
