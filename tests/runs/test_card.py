@@ -76,7 +76,7 @@ def test_the_text_for_a_reader(tmp_path):
         "Pairs",
         "Two sentences.",
         task_description='Task: Write two.\nSentence 1: "<X1>"',
-        counts={"inputs read": 1234},
+        counts={"input texts": 1234},
         citations=["Somebody, 2021"],
         licence="As the inputs.",
     )
@@ -96,16 +96,16 @@ def test_the_text_for_a_reader(tmp_path):
         "# Pairs\n\nTwo sentences.\n",
         '```text\nTask: Write two.\nSentence 1: "<X1>"\n```',
         "| train | 5 |",
-        "| not kept (see below) | 2 |",
-        "| inputs read | 1,234 |",
+        "| left out (see below) | 2 |",
+        "| input texts | 1,234 |",
         "load_dataset(",
         "| score | double | how similar",
         "| 0.0 | 2 |\n| 0.5 | 2 |\n| 1.0 | 1 |",
         "| x 0 | y 0 | 0.0 |",
         "| near-copy | equal: after folding | 2 |",
         "no person has checked each of them",
-        "| model tiny | cd34 |",
-        "| input in.txt | SHA-256 ab12 |",
+        "| version of the tiny | cd34 |",
+        "| SHA-256 of in.txt | ab12 |",
         '| decay | 100.0 |\n| task | sts |\n| labels | \\["a"\\] |',
         "## Please cite\n\n- Somebody, 2021",
         "## Licence\n\nAs the inputs.",
@@ -115,9 +115,9 @@ def test_the_text_for_a_reader(tmp_path):
 
 def test_sections_with_nothing_to_say_are_left_out(tmp_path):
     body = read(make(tmp_path / "o", SCORED_PAIR, [{"train": []}]))[1]
-    for heading in ("## Task", "## Labels", "## First rows", "## Please cite", "## Licence"):
-        assert heading not in body
-    assert "None: every row that was made was kept." in body
+    for heading in ("Instructions", "Scores", "First rows", "Rows left out", "Please cite", "Licence"):
+        assert f"## {heading}" not in body
+    assert "```sh" not in body  # nobody gave a command
 
 
 def test_many_scores_are_summed_up(tmp_path):
