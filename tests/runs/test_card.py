@@ -18,6 +18,9 @@ from pairsmith.data.schemas import (
     to_table,
 )
 from pairsmith.runs import Card, FolderWriter, Identity, Run
+from pairsmith.runs.attribution import displayed_options
+from pairsmith.runs.card import repeat
+from pairsmith.steps.generate.settings import GenerateSettings
 
 NASTY = 'x: "y" | `code` \n---\n# [a](b) <script>\x07 \\ *'
 
@@ -211,3 +214,36 @@ def test_datasets_streams_a_folder_without_rows(tmp_path, load):
     """`datasets` has no data set without rows in memory; as a stream it opens."""
     folder = make(tmp_path / "o", SCORED_PAIR, [{"train": []}])
     assert list(load(folder, split="train", streaming=True)) == []
+
+
+def test_the_card_shows_how_to_open_rows_and_rejects(tmp_path, load):
+    """The block of Python works as it stands, with the folder's path; ``load`` keeps the Hub away."""
+    folder = make(
+        tmp_path / "o", SCORED_PAIR, [{"train": []} | scored(2, "validation")], [Reject("a", "f", "r", "{}")]
+    )
+    code = re.search(r"```python\n(.*?)```", read(folder)[1], re.DOTALL)[1]
+    values = {}
+    exec(code.replace("path/to/this/folder", str(folder.path)), values)
+    assert values["rows"]["id"][:] == ["0", "1"]
+    assert values["left_out"]["filter"][:] == ["f"]
+
+
+def test_the_command_that_repeats_a_step_has_no_private_paths_and_no_defaults(tmp_path):
+    inputs = tmp_path / "my texts.txt"
+    inputs.touch()
+    given = GenerateSettings(inputs=[str(inputs)], seed=7, device="cpu", until=9)
+    options = displayed_options(given)
+    assert str(tmp_path) not in options
+    assert "--inputs 'my texts.txt'" in options
+    assert "--seed 7" in options
+    assert "--until 9" in options
+    for absent in ("--device", "--workers", "--top-p"):
+        assert absent not in options
+    text = repeat("generate", "0.1.0", options)
+    assert f"```sh\npairsmith generate {options} --out FOLDER\n```" in text
+
+
+def test_measured_scores_are_no_labels(tmp_path):
+    rows = [ScoredPair(str(n), "x", "y", 0.5 + n / 1000) for n in range(4)]
+    body = read(make(tmp_path / "o", SCORED_PAIR, [{"train": rows}]))[1]
+    assert "## Scores\n\n4 different values of `score`, 0.500 to 0.503, mean 0.501." in body

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue
 
-BY_CONTENT: dict[str, JsonValue] = {"decides_rows": False, "by_content": True}
+BY_CONTENT: dict[str, JsonValue] = {"decides_rows": False, "in_command": True}
 """Mark of a field that names data or a model: their content identifies a run, not their path or name."""
 
 NO_EFFECT: dict[str, JsonValue] = {"decides_rows": False}
@@ -39,12 +39,12 @@ class Settings(BaseModel):
     def given(self) -> dict[str, Any]:
         """The settings that decide the result, by name, except those that have their default values.
 
-        ``model``, and data and models that are marked ``BY_CONTENT``, are included unless they are empty.
+        ``model`` and the settings of ``in_command`` are included unless they are empty.
         """
-        fields, hidden = type(self).model_fields, self._marked("decides_rows") - self.by_content()
+        fields, hidden = type(self).model_fields, self._marked("decides_rows") - self.in_command()
         values = {name: getattr(self, name) for name in fields if name not in hidden}
         defaults = {name: fields[name].get_default(call_default_factory=True) for name in values}
-        named = {"model", *self.by_content()}
+        named = {"model", *self.in_command()}
         return {
             name: value
             for name, value in values.items()
@@ -52,9 +52,9 @@ class Settings(BaseModel):
         }
 
     @classmethod
-    def by_content(cls) -> set[str]:
-        """The names of the settings that are marked ``BY_CONTENT``."""
-        return cls._marked("by_content")
+    def in_command(cls) -> set[str]:
+        """The names of the settings that do not identify a run, but that a command to repeat it needs."""
+        return cls._marked("in_command")
 
     @classmethod
     def kept_folders(cls) -> set[str]:

@@ -91,7 +91,7 @@ def displayed_options(settings: Settings) -> str:
         for item in value if isinstance(value, list | tuple) else [value]:
             text = str(item)
             is_place = (
-                name in type(settings).by_content() or "://" in text or Path(text).expanduser().exists()
+                name in type(settings).in_command() or "://" in text or Path(text).expanduser().exists()
             )
             words += [option, shlex.quote(model_display_name(text) if is_place else text)]
     return " ".join(words)
