@@ -140,7 +140,7 @@ def test_a_gguf_file_is_credited_by_its_name_also_when_it_is_gone(tmp_path, monk
         (tmp_path / "tiny.gguf").touch()
     (source,) = sources_of(models=["tiny.gguf"]).credits
     assert (source.name, source.hub, source.licences) == ("tiny.gguf", "", ())
-    assert source.look.startswith("the place where you got it")
+    assert source.look.startswith("the place where it is from")
 
 
 def test_what_the_hub_is_told_of_several():
@@ -175,7 +175,7 @@ def test_a_mixture_names_what_its_sources_were_made_with(tmp_path):
     both = mix(MixSettings(data=[plain, str(folder.path)]), Run(tmp_path / "out", Silent()))
     text = (both.path / "README.md").read_text()
     assert "| gpt2 | model | mit |" in text
-    assert "| b.jsonl | data | unknown: look at the place where you got it; the file itself" in text
+    assert "| b.jsonl | data | unknown: look at the place where it is from; the file does" in text
     assert "- GPT (2019)" in text
     assert data_of(both)["license"] == "unknown"
     assert str(tmp_path) not in text.split("## How it was made")[0]

@@ -18,6 +18,9 @@ from pairsmith.data.schemas import (
     to_table,
 )
 from pairsmith.runs import Card, FolderWriter, Identity, Run
+from pairsmith.runs.attribution import displayed_options
+from pairsmith.runs.card import repeat
+from pairsmith.steps.generate.settings import GenerateSettings
 
 NASTY = 'x: "y" | `code` \n---\n# [a](b) <script>\x07 \\ *'
 
@@ -76,7 +79,7 @@ def test_the_text_for_a_reader(tmp_path):
         "Pairs",
         "Two sentences.",
         task_description='Task: Write two.\nSentence 1: "<X1>"',
-        counts={"inputs read": 1234},
+        counts={"input texts": 1234},
         citations=["Somebody, 2021"],
         licence="As the inputs.",
     )
@@ -96,16 +99,16 @@ def test_the_text_for_a_reader(tmp_path):
         "# Pairs\n\nTwo sentences.\n",
         '```text\nTask: Write two.\nSentence 1: "<X1>"\n```',
         "| train | 5 |",
-        "| not kept (see below) | 2 |",
-        "| inputs read | 1,234 |",
+        "| left out (see below) | 2 |",
+        "| input texts | 1,234 |",
         "load_dataset(",
         "| score | double | how similar",
         "| 0.0 | 2 |\n| 0.5 | 2 |\n| 1.0 | 1 |",
         "| x 0 | y 0 | 0.0 |",
         "| near-copy | equal: after folding | 2 |",
         "no person has checked each of them",
-        "| model tiny | cd34 |",
-        "| input in.txt | SHA-256 ab12 |",
+        "| version of the tiny | cd34 |",
+        "| SHA-256 of in.txt | ab12 |",
         '| decay | 100.0 |\n| task | sts |\n| labels | \\["a"\\] |',
         "## Please cite\n\n- Somebody, 2021",
         "## Licence\n\nAs the inputs.",
@@ -115,9 +118,9 @@ def test_the_text_for_a_reader(tmp_path):
 
 def test_sections_with_nothing_to_say_are_left_out(tmp_path):
     body = read(make(tmp_path / "o", SCORED_PAIR, [{"train": []}]))[1]
-    for heading in ("## Task", "## Labels", "## First rows", "## Please cite", "## Licence"):
-        assert heading not in body
-    assert "None: every row that was made was kept." in body
+    for heading in ("Instructions", "Scores", "First rows", "Rows left out", "Please cite", "Licence"):
+        assert f"## {heading}" not in body
+    assert "```sh" not in body  # nobody gave a command
 
 
 def test_many_scores_are_summed_up(tmp_path):
@@ -211,3 +214,36 @@ def test_datasets_streams_a_folder_without_rows(tmp_path, load):
     """`datasets` has no data set without rows in memory; as a stream it opens."""
     folder = make(tmp_path / "o", SCORED_PAIR, [{"train": []}])
     assert list(load(folder, split="train", streaming=True)) == []
+
+
+def test_the_card_shows_how_to_open_rows_and_rejects(tmp_path, load):
+    """The block of Python works as it stands, with the folder's path; ``load`` keeps the Hub away."""
+    folder = make(
+        tmp_path / "o", SCORED_PAIR, [{"train": []} | scored(2, "validation")], [Reject("a", "f", "r", "{}")]
+    )
+    code = re.search(r"```python\n(.*?)```", read(folder)[1], re.DOTALL)[1]
+    values = {}
+    exec(code.replace("path/to/this/folder", str(folder.path)), values)
+    assert values["rows"]["id"][:] == ["0", "1"]
+    assert values["left_out"]["filter"][:] == ["f"]
+
+
+def test_the_command_that_repeats_a_step_has_no_private_paths_and_no_defaults(tmp_path):
+    inputs = tmp_path / "my texts.txt"
+    inputs.touch()
+    given = GenerateSettings(inputs=[str(inputs)], seed=7, device="cpu", until=9)
+    options = displayed_options(given)
+    assert str(tmp_path) not in options
+    assert "--inputs 'my texts.txt'" in options
+    assert "--seed 7" in options
+    assert "--until 9" in options
+    for absent in ("--device", "--workers", "--top-p"):
+        assert absent not in options
+    text = repeat("generate", "0.1.0", options)
+    assert f"```sh\npairsmith generate {options} --out FOLDER\n```" in text
+
+
+def test_measured_scores_are_no_labels(tmp_path):
+    rows = [ScoredPair(str(n), "x", "y", 0.5 + n / 1000) for n in range(4)]
+    body = read(make(tmp_path / "o", SCORED_PAIR, [{"train": rows}]))[1]
+    assert "## Scores\n\n4 different values of `score`, 0.500 to 0.503, mean 0.501." in body

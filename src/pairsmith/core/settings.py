@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue
 
-BY_CONTENT: dict[str, JsonValue] = {"decides_rows": False}
+BY_CONTENT: dict[str, JsonValue] = {"decides_rows": False, "in_command": True}
 """Mark of a field that names data or a model: their content identifies a run, not their path or name."""
 
 NO_EFFECT: dict[str, JsonValue] = {"decides_rows": False}
@@ -35,6 +35,26 @@ class Settings(BaseModel):
     def not_deciding(self) -> dict[str, Any]:
         """The settings that do not identify a run, as JSON: those marked ``BY_CONTENT`` or ``NO_EFFECT``."""
         return self.model_dump(mode="json", include=self._marked("decides_rows"))
+
+    def given(self) -> dict[str, Any]:
+        """The settings that decide the result, by name, except those that have their default values.
+
+        ``model`` and the settings of ``in_command`` are included unless they are empty.
+        """
+        fields, hidden = type(self).model_fields, self._marked("decides_rows") - self.in_command()
+        values = {name: getattr(self, name) for name in fields if name not in hidden}
+        defaults = {name: fields[name].get_default(call_default_factory=True) for name in values}
+        named = {"model", *self.in_command()}
+        return {
+            name: value
+            for name, value in values.items()
+            if value != defaults[name] or (value and name in named)
+        }
+
+    @classmethod
+    def in_command(cls) -> set[str]:
+        """The names of the settings that do not identify a run, but that a command to repeat it needs."""
+        return cls._marked("in_command")
 
     @classmethod
     def kept_folders(cls) -> set[str]:

@@ -6,6 +6,7 @@ card (README.md), as the Hub uses it; for a Hub id, from the card in the local c
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from pairsmith.core.errors import PairsmithError
 from pairsmith.core.gguf import SMOLLM2, hub_repository
 from pairsmith.core.model_names import EMBEDDED, is_hub_id
 from pairsmith.core.paths import MANIFEST, Place, expanded_path, is_folder, place, size_of
+from pairsmith.core.settings import Settings, option_name
 from pairsmith.data.files.folders import printable_name
 from pairsmith.data.sources import hub_name, is_hub_data
 from pairsmith.data.splits import split_of
@@ -78,6 +80,23 @@ def model_display_name(name: str | Place) -> str:
     return printable_name(last if last not in ("", ".", "..", "~") else expanded_path(text).resolve().name)
 
 
+def displayed_options(settings: Settings) -> str:
+    """The options that repeat a step, for its card: files, folders and servers by their display names."""
+    words = []
+    for name, value in settings.given().items():
+        option = option_name(name)
+        if isinstance(value, bool):
+            words.append(option if value else f"--no-{option[2:]}")
+            continue
+        for item in value if isinstance(value, list | tuple) else [value]:
+            text = str(item)
+            is_place = (
+                name in type(settings).in_command() or "://" in text or Path(text).expanduser().exists()
+            )
+            words += [option, shlex.quote(model_display_name(text) if is_place else text)]
+    return " ".join(words)
+
+
 def card_facts(text: str) -> tuple[dict[str, Any], str]:
     """A card's metadata, empty if missing or unreadable, and its text."""
     front_matter = _FRONT.match(text)
@@ -116,7 +135,7 @@ def _source(name: str | Place, role: Role) -> Sources:
         exists = True  # the path cannot be reached now; its rows were read earlier, but its card is unknown
     if not exists and (is_hub_id(text) if role == "model" else is_hub_data(text)):
         return _of_hub(text, role)
-    look = "the place where you got it; the file itself does not say"
+    look = "the place where it is from; the file does not say"
     return Sources((Attribution(name=model_display_name(name), role=role, look=look),))
 
 
@@ -149,7 +168,7 @@ def _of_hub(name: str, role: Role) -> Sources:
 
 def _of_card(text: str, name: str, role: Role) -> Attribution:
     values, body = card_facts(text)
-    look = "its card, README.md, which names none" if text else "the place where you got it; it has no card"
+    look = "its card, README.md, which names none" if text else "the place where it is from; it has no card"
     licences = _licences(values)
     return Attribution(
         name=name,

@@ -13,7 +13,7 @@ import yaml
 from pairsmith.core.errors import redacted_values
 from pairsmith.runs.attribution import Sources
 from pairsmith.runs.folder import REJECTS, DatasetFolder
-from pairsmith.runs.provenance import Attribution, Provenance, hub_data, hub_metadata
+from pairsmith.runs.provenance import Attribution, Provenance, hub_data, hub_metadata, joint_languages
 
 _SOURCE = "the place where it comes from"
 _MANY_LABELS = 30
@@ -25,13 +25,25 @@ _SIZES = (
     (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"), (10**11, "10B<n<100B"),
 )  # fmt: skip
 MEANING = {
-    "id": "name of the row; the same settings and inputs give the same ids",
+    "id": "the row's id; the same settings and inputs give the same ids",
     "sentence1": "the first text",
     "sentence2": "the second text",
     "text": "the text",
     "score": "how similar the two texts are claimed to be, from 0 (not at all) to 1 (same meaning)",
-    "label": "the label the text or pair was written for",
+    "label": "the label that the text or pair was written for",
+    "input_id": "the same for all rows with this input",
+    "output_id": "the same for all rows with this output",
+    "title": "the title of the document, and of the section if there is one",
+    "context": "the passage",
+    "question": "a question about the passage",
+    "answers": "the texts of the answers, and the character of the passage at which each starts, from 0",
+    "query": "a search query",
+    "positive": "a text that answers the query",
+    "chunk": "the id of the chunk of a document that the query was written for",
+    "kind": "the kind of query, such as question or keywords",
+    "vector": "the text's vector, of length 1",
 }
+"""Meanings of columns that a card does not explain itself."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +52,14 @@ class Card:
 
     title: str  # heading of the card
     description: str  # what the rows are and how they were made, in a few sentences of Markdown
-    task_description: str = ""  # the task in words, e.g. the instructions the model followed
-    counts: Mapping[str, int] | None = None  # numbers for a table of their own, by name, e.g. inputs read
+    task_description: str = ""  # the instructions that the model followed
+    # Numbers for a table of their own, by what they count, as a noun phrase: "input texts", "rows read".
+    counts: Mapping[str, int] | None = None
     citations: Sequence[str] = ()  # works to cite, one Markdown line each
     licence: str = ""  # what a user has to know about rights in the inputs and in the model's output
     # Meanings of columns, where they differ from ``MEANING``.
     columns: Mapping[str, str] = field(default_factory=dict)
-    # One sentence that says what made the rows.
+    # One sentence that says what made the rows, and whether people have checked them.
     provenance: str = "The texts were made by a program; no person has checked each of them."
     tags: Sequence[str] = ("synthetic",)  # tags for the Hub, besides ``pairsmith``
     # The models and data that the rows were made with, for their licences and citations.
@@ -66,17 +79,22 @@ class Card:
         return Provenance.model_validate(redacted_values(provenance.model_dump(mode="json")))
 
 
-def render_card(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
-    """The README.md of ``folder``, whose rows have ``schema``: metadata for the Hub, then the card's text."""
+def render_card(card: Card, folder: DatasetFolder, schema: pa.Schema, options: str = "") -> str:
+    """The README.md of ``folder``, whose rows have ``schema``: metadata for the Hub, then the card's text.
+
+    ``options`` are those of the command that made the rows; without them, no command is shown.
+    """
     sections = [
         f"---\n{_metadata(card, folder, schema)}---\n\n# {_line(card.title)}\n\n{card.description.strip()}",
-        _task(card),
-        _rows(card, folder),
-        _columns(card, schema),
-        _labels(folder, schema),
+        _loading(folder),
         _examples(folder),
+        _columns(card, schema),
+        _rows(card, folder),
+        _labels(folder, schema),
         _rejects(folder),
-        _origin(card, folder),
+        _instructions(card),
+        _origin(folder, options),
+        limits(card.provenance, card.sources.credits),
         cite(card.about().citations),
         licences(card.licence, card.sources.credits),
     ]
@@ -84,20 +102,18 @@ def render_card(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
 
 
 def _metadata(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
-    # `datasets` refuses a split without rows, and with it the whole folder, so such splits are omitted.
-    splits = [split for split, rows in folder.split_rows.items() if rows] or folder.splits[:1]
-    files = [{"split": split, "path": f"data/{split}-*.parquet"} for split in splits]
+    files = [{"split": split, "path": f"data/{split}-*.parquet"} for split in _loadable(folder)]
     configs: list[dict[str, Any]] = [{"config_name": "default", "default": True, "data_files": files}]
     if folder.manifest.counts.rejects:
         rejects = [{"split": REJECTS, "path": "rejects/part-*.parquet"}]
         configs.append({"config_name": REJECTS, "data_files": rejects})
     made_with = card.sources.credits
-    hub = hub_data(made_with)
+    hub, task = hub_data(made_with), card.task or task_category(schema)
     values: dict[str, Any] = {
         "pretty_name": _line(card.title),
         **hub_metadata(made_with),
         "tags": ["pairsmith", *card.tags],
-        "task_categories": [card.task or task_category(schema)],
+        **({"task_categories": [task]} if task else {}),
         **({"source_datasets": hub} if hub else {}),
         "size_categories": [next((name for size, name in _SIZES if folder.rows < size), "100B<n<1T")],
         "configs": configs,
@@ -106,20 +122,61 @@ def _metadata(card: Card, folder: DatasetFolder, schema: pa.Schema) -> str:
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=10_000)
 
 
+def _loadable(folder: DatasetFolder) -> list[str]:
+    """The splits to list: `datasets` refuses a split without rows, and with it the whole folder."""
+    return [split for split, rows in folder.split_rows.items() if rows] or [*folder.splits[:1]]
+
+
 def task_category(schema: pa.Schema) -> str:
-    """The Hub's task category for rows with these columns."""
+    """The Hub's task category for rows with these columns; empty if it is unclear."""
     names = set(schema.names)
     if {"context", "answers"} <= names:
         return "question-answering"
     if {"document", "summary"} <= names:
         return "summarization"
-    similarity = {"sentence2", "score"} <= names or "output" in names
-    return "sentence-similarity" if similarity else "text-classification"
+    if {"sentence2", "score"} <= names or "output" in names:
+        return "sentence-similarity"
+    if "query" in names:
+        return "text-retrieval"
+    if "vector" in names:
+        return "feature-extraction"
+    return "text-classification" if "label" in names else ""
 
 
 def cite(lines: Sequence[str]) -> str:
     """The section that says what to cite."""
     return "## Please cite\n\n" + "\n".join(f"- {_line(line)}" for line in lines) if lines else ""
+
+
+def limits(text: str, made_with: Sequence[Attribution]) -> str:
+    """The section on limits: ``text``, and what is known about the language of the data sets used."""
+    parts = [text, "Expect errors, and the biases of the models and data that it was made with."]
+    if languages := joint_languages(made_with):
+        parts.append(f"Language of the data, as their cards say: {', '.join(languages)}.")
+    elif any(credit.role == "data" for credit in made_with):
+        parts.append("The language of the data is not recorded.")
+    return "## Limits\n\n" + " ".join(parts)
+
+
+def repeat(step: str, version: str, options: str) -> str:
+    """The section on how a folder was made; without ``options``, it was not made by a command of its own."""
+    text = (
+        f"## How it was made\n\nIt was made by the step `{step}` of pairsmith {version}, an open-source "
+        "toolkit that makes labelled text data with language models and trains small models on such data. "
+    )
+    if not options:
+        return f"{text}The same settings, inputs and models give the same result."
+    command = fenced("sh", f"pairsmith {step} {options} --out FOLDER")
+    return (
+        f"{text}With the same inputs and models, this command gives the same result (paths are shown without "
+        f"their folders); `pairsmith {step} --help` explains the settings.\n\n{command}"
+    )
+
+
+def fenced(language: str, text: str) -> str:
+    """``text`` as a code block, with a fence that no run of backticks in it can close."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def licences(text: str, made_with: Sequence[Attribution]) -> str:
@@ -134,30 +191,34 @@ def licences(text: str, made_with: Sequence[Attribution]) -> str:
             )
             for credit in made_with
         ]
-        parts.append("It was made with\n\n" + _table(("what", "", "licence"), rows))
-        parts.append("What these licences mean for the result is for its users to find out.")
+        parts.append(_table(("made with", "role", "licence"), rows))
+        parts.append(
+            "The licences are those that the cards of the sources name. What they mean for the result is for "
+            "its users to find out."
+        )
     return "## Licence\n\n" + "\n\n".join(parts) if parts else ""
 
 
-def _task(card: Card) -> str:
-    if not card.task_description.strip():
-        return ""
-    # A fence longer than any run of backticks inside cannot be closed from inside.
-    runs = re.findall(r"`+", card.task_description)
-    fence = "`" * max(3, 1 + max(map(len, runs), default=0))
-    return f"## Task\n\n{fence}text\n{card.task_description.strip()}\n{fence}"
+def _instructions(card: Card) -> str:
+    text = card.task_description.strip()
+    return f"## Instructions to the model\n\n{fenced('text', text)}" if text else ""
 
 
 def _rows(card: Card, folder: DatasetFolder) -> str:
-    rows = [(split, count) for split, count in folder.split_rows.items()]
-    rows.append(("not kept (see below)", folder.manifest.counts.rejects))
+    rows = [*folder.split_rows.items(), ("left out (see below)", folder.manifest.counts.rejects)]
     text = "## Rows\n\n" + _table(("split", "rows"), rows)
-    if card.counts:
-        text += "\n\n" + _table(("counted", "number"), card.counts.items())
-    return text + (
-        "\n\nOpen it with\n\n```python\nfrom datasets import load_dataset\n\n"
-        'data = load_dataset("path/to/this/folder")\n```'
-    )
+    return f"{text}\n\n{_table(('count of', 'number'), card.counts.items())}" if card.counts else text
+
+
+def _loading(folder: DatasetFolder) -> str:
+    lines = [
+        "from datasets import load_dataset\n",
+        'folder = "path/to/this/folder"  # or OWNER/NAME of a data set on the Hugging Face Hub',
+        f'rows = load_dataset(folder, split="{_loadable(folder)[0]}")',
+    ]
+    if folder.manifest.counts.rejects:
+        lines.append(f'left_out = load_dataset(folder, "{REJECTS}", split="{REJECTS}")')
+    return "\n".join(["## How to load it\n", "```python", *lines, "```"])
 
 
 def _columns(card: Card, schema: pa.Schema) -> str:
@@ -172,50 +233,57 @@ def _labels(folder: DatasetFolder, schema: pa.Schema) -> str:
         return ""
     values = pa.concat_tables([folder.table(split, [column]) for split in folder.splits])[column]
     counts = {entry["values"]: entry["counts"] for entry in values.value_counts().to_pylist()}
-    if len(counts) <= _MANY_LABELS:
+    heading, measured = f"## {column.capitalize()}s\n\n", pa.types.is_floating(schema.field(column).type)
+    # Measured scores, such as cosines, have about as many values as there are rows.
+    if len(counts) <= (min(_MANY_LABELS, folder.rows // 2 + 1) if measured else _MANY_LABELS):
         ordered = sorted(counts.items(), key=lambda item: (item[0] is None, item[0]))
-        return f"## Labels\n\n{_table((column, 'rows'), ordered)}"
-    if pa.types.is_floating(schema.field(column).type):
+        return heading + _table((column, "rows"), ordered)
+    if measured:
         mean, least, most = pc.mean(values).as_py(), pc.min(values).as_py(), pc.max(values).as_py()
         spread = f"{least:.3f} to {most:.3f}, mean {mean:.3f}"
-        return f"## Labels\n\n{len(counts):,} different values of `{column}`, {spread}."
-    return f"## Labels\n\n{len(counts):,} different values of `{column}`."
+        return f"{heading}{len(counts):,} different values of `{column}`, {spread}."
+    return f"{heading}{len(counts):,} different values of `{column}`."
 
 
 def _examples(folder: DatasetFolder) -> str:
     rows = folder.head(_EXAMPLES)
     if not rows:
         return ""
-    names = [name for name in rows[0] if name != "id"]
-    return "## First rows\n\n" + _table(names, [[row[name] for name in names] for row in rows])
+    names = [name for name in rows[0] if name != "id" and not name.endswith(("_id", "_ids"))]
+    cells = [[_rounded(row[name]) for name in names] for row in rows]
+    return "## First rows\n\n" + _table(names, cells)
+
+
+def _rounded(value: Any) -> Any:
+    """``value`` with floats of 4 digits, also in lists and structs."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    return [*map(_rounded, value)] if isinstance(value, list) else value
 
 
 def _rejects(folder: DatasetFolder) -> str:
     counts = folder.manifest.counts.rejects_by_reason
     if not counts:
-        return "## Rows not kept\n\nNone: every row that was made was kept."
+        return ""
     rows = [(*name.partition(": ")[::2], count) for name, count in counts.items()]
     return (
-        "## Rows not kept\n\nRows that were made and then left out are in `rejects/`, each with the filter "
-        "that removed it, the reason, and the row itself.\n\n" + _table(("filter", "reason", "rows"), rows)
+        "## Rows left out\n\nRows that were left out are in `rejects/`, each with the filter that removed "
+        "it, the reason, and the row itself as JSON.\n\n" + _table(("filter", "reason", "rows"), rows)
     )
 
 
-def _origin(card: Card, folder: DatasetFolder) -> str:
+def _origin(folder: DatasetFolder, options: str) -> str:
     manifest = folder.manifest
-    rows = [("step", manifest.step), ("pairsmith", manifest.pairsmith)]
-    rows += [(f"model {name}", revision) for name, revision in manifest.models.items()]
-    rows += [(f"input {name}", f"SHA-256 {digest}") for name, digest in manifest.inputs.items()]
-    rows += [
-        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-        for name, value in manifest.settings.items()
-    ]
-    return (
-        f"## How it was made\n\n{card.provenance} "
-        "pairsmith is an open-source toolkit that makes labelled text data with language models. "
-        "With the same settings, inputs and models it makes the same rows. "
-        "`manifest.json` has all of this for programs.\n\n" + _table(("setting", "value"), rows)
-    )
+    rows = [(f"version of the {name}", revision) for name, revision in manifest.models.items()]
+    rows += [(f"SHA-256 of {name}", digest) for name, digest in manifest.inputs.items()]
+    for name, value in manifest.settings.items():
+        if isinstance(value, dict):
+            value = value.get("name", value)  # a task, whose instructions have a section of their own
+        if value not in (None, [], ""):
+            rows.append((name, json.dumps(value) if isinstance(value, bool) else value))
+    return f"{repeat(manifest.step, manifest.pairsmith, options)}\n\n{_table(('setting', 'value'), rows)}"
 
 
 def _table(header: Sequence[str], rows: Any) -> str:
@@ -228,6 +296,8 @@ def _cell(value: Any) -> str:
     """``value`` as a table cell: one line of at most 200 characters, with Markdown and HTML escaped."""
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, list | dict):
+        value = json.dumps(value, ensure_ascii=False)
     text = _line("" if value is None else str(value))
     text = text if len(text) <= 200 else f"{text[:199]}…"
     return re.sub(r"([\\|`*\[\]<])", r"\\\1", text)

@@ -35,6 +35,7 @@ class Run:
         kept: whether the user gave a folder; if not, nothing is written.
         rank: the rank of an array job if ``out`` is its folder or a part of it, else None.
         within: the names of the subfolders that lead from the step's folder to ``out``.
+        options: the step's options in words, for the card; empty in a subfolder.
     """
 
     out: Place
@@ -44,11 +45,12 @@ class Run:
     kept: bool = True
     rank: Rank | None = None
     within: tuple[str, ...] = ()
+    options: str = ""
 
     def part(self, name: str) -> Self:
         """The run of a part of the work, in the subfolder ``name``."""
         within = (*self.within, name)
-        return replace(self, out=self.out / name, on_begun=lambda: None, within=within)
+        return replace(self, out=self.out / name, on_begun=lambda: None, within=within, options="")
 
     @property
     def whole(self) -> Place:

@@ -275,7 +275,7 @@ class FolderWriter:
             raise ValueError(
                 "a data set needs at least one table, even an empty one; commit it before finishing"
             )
-        text = render_card(card, folder, self._schema)
+        text = render_card(card, folder, self._schema, self._run.options)
         write_atomic(self._out / "README.md", redacted(text).encode("utf-8"))
         lock.check(self._out)
         self._save(complete)

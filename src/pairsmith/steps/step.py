@@ -5,7 +5,7 @@ The functions are imported when they are called, so that ``pairsmith --help`` do
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,9 @@ class Step:
 
     def run(self, settings: Settings, run: "Run") -> object:
         """Do the work, or this rank's share of it in an array job."""
-        work = self.function()
+        from pairsmith.runs.attribution import displayed_options
+
+        work, run = self.function(), replace(run, options=displayed_options(settings))
         if run.kept and isinstance(settings, WorkerSettings):
             from pairsmith.runs.array_job import rank_of, run_rank
 

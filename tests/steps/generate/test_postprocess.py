@@ -66,7 +66,7 @@ def test_each_filter_names_its_rejects(tmp_path):
         "id5": "line break", "id6": "too short", "id8": "cap",
     }  # fmt: skip
     assert json.loads(out.rejects().to_pylist()[0]["row"])["sentence2"] == "a b"
-    assert "near-copies dropped | 1" in (tmp_path / "out" / "README.md").read_text()
+    assert "rows left out as near-copies | 1" in (tmp_path / "out" / "README.md").read_text()
 
 
 @pytest.mark.parametrize(("choice", "kept"), [("task", 0), ("drop", 0), ("keep", 1)])

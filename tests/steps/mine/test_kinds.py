@@ -115,7 +115,9 @@ def test_an_answer_in_the_question_is_no_candidate(world, capsys):
     assert min(Counter(row["input"] for row in rows).values()) >= 3  # names take no place of other answers
     assert all(row["answers"]["text"][0].casefold() not in row["input"].casefold() for row in rows)
     assert "nearer neighbours are left out on purpose: " in capsys.readouterr().err
-    assert "left out word for word" in (tmp / "out/README.md").read_text()
+    assert (
+        "neighbours left out: a text, or its answer, is in the other" in (tmp / "out/README.md").read_text()
+    )
 
 
 def test_own_sentences_take_no_place_of_a_document(world):
@@ -244,7 +246,10 @@ def test_short_documents_and_those_without_a_day_are_rejected(world, capsys):
         "too short",
     ]
     assert "inputs: 2 of 6 texts are left out before the search (1 no group: " in capsys.readouterr().err
-    assert re.search(r"\| inputs left out, too short: .* \| 1 \|", (tmp / "out" / "README.md").read_text())
+    assert re.search(
+        r"\| inputs left out before the search, too short: .* \| 1 \|",
+        (tmp / "out" / "README.md").read_text(),
+    )
 
 
 def test_corpora_without_a_common_day_and_a_column_that_is_not_there(world):

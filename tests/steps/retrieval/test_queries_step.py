@@ -116,7 +116,7 @@ def test_chunks_that_have_fewer_queries_than_wanted_are_counted(model, chunks, t
         f"{6 - whole} of 6 chunks have fewer than 2 queries, {6 - len(counts)} of them none; a larger --tries "
         "gives more"
     ) in heard.lines
-    assert f"| chunks with none | {6 - len(counts)} |" in (tmp_path / "out" / "README.md").read_text()
+    assert f"| chunks without a query | {6 - len(counts)} |" in (tmp_path / "out" / "README.md").read_text()
 
 
 ENGLISH = "The museum opens every day except on Mondays, and children under twelve do not pay."

@@ -72,7 +72,7 @@ def test_a_base_from_the_hub(tmp_path):
     assert ModelCard(card_text(tmp_path, "train-reader", "org/first")).data.base_model == "org/first"
     embedded = ModelCard(card_text(tmp_path, "train-reader", "embedded:all-minilm-l6-v2"))
     assert embedded.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
-    assert "started from `embedded:all-minilm-l6-v2`" in embedded.text
+    assert "It is `embedded:all-minilm-l6-v2`, trained further" in embedded.text
     assert "Sentence-BERT" in embedded.text
 
 
@@ -88,5 +88,5 @@ def test_a_base_in_a_gguf_file(tmp_path):
     (tmp_path / "mine.gguf").touch()
     file = ModelCard(card_text(tmp_path, "train-reader", str(tmp_path / "mine.gguf")))
     assert file.data.base_model is None
-    assert "| mine.gguf | model | unknown: look at the place where you got it" in file.text
+    assert "| mine.gguf | model | unknown: look at the place where it is from" in file.text
     assert str(tmp_path) not in file.text

@@ -241,7 +241,7 @@ def test_a_model_learns_four_documents_by_heart_and_reads_the_marker_as_one_toke
     cue = tokenizer(model.cue, add_special_tokens=False)["input_ids"]
     # Documents leave room for the cue and the summary, also where the card's example cuts them.
     assert tokenizer.model_max_length == model.context - len(cue) - 62
-    assert "| marker before their input | `<mined>` |" in (learned / "README.md").read_text()
+    assert "| marker before added inputs | `<mined>` |" in (learned / "README.md").read_text()
 
 
 def test_what_the_card_says_to_do_writes_a_summary(learned, capsys):

@@ -635,7 +635,7 @@ def test_pairs_scored_low_are_no_positives(corpora, tiny_bert, capsys, train, co
     assert "4 of 10 pairs have a score below --least-score" in capsys.readouterr().err
     card = (corpora / "out/README.md").read_text()
     assert "| seeds | 6 |\n| pairs below the least score left out | 4 |" in card
-    assert "| validation | 6 |" in card
+    assert "| validation examples | 6 |" in card
 
 
 def test_how_high_a_positive_is_scored_can_be_set(corpora, tiny_bert):

@@ -134,7 +134,7 @@ def test_questions_on_passages_are_rows_too(given, tmp_path):
                   "answers": {"text": [PEOPLE[n]], "answer_start": [0]}} for n in range(6)]  # fmt: skip
     data = write(tmp_path / "asked.jsonl", questions)
     train_retriever(given(data=data, validation=None, max_steps=1), Run(tmp_path / "out", Silent()))
-    assert "| negatives | 0 |" in (tmp_path / "out" / "README.md").read_text()
+    assert "| negatives of all rows | 0 |" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_causal_model_with_fewer_layers_that_sees_both_ways(given, tmp_path, tiny_llama):

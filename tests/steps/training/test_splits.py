@@ -83,7 +83,7 @@ def test_a_training_on_a_folder_takes_its_training_rows(tmp_path, tiny_bert):
     train_reader(given, Run(tmp_path / "out", Silent()))
     card = (tmp_path / "out" / "README.md").read_text()
     assert "| seeds | 4 |" in card
-    assert "| validation | 2 |" in card
+    assert "| validation examples | 2 |" in card
 
 
 def test_an_empty_name_of_validation_rows_means_none(tmp_path, monkeypatch):

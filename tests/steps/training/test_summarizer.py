@@ -119,7 +119,7 @@ def test_the_record_and_the_card_say_how_it_went(learned):
     }
     assert "| seeds | 4 |" in body
     assert "| added examples | 1 |" in body
-    assert "| marker before their input | `<mined>` |" in body
+    assert "| marker before added inputs | `<mined>` |" in body
     assert "chosen by the ROUGE-L (×100)" in body
     assert "AutoModelForSeq2SeqLM" in body
 

@@ -168,14 +168,13 @@ def plan_classify(settings: ClassifySettings, before: Before) -> Estimate:
 
 def _card(settings: ClassifySettings, names: Mapping[str, str]) -> Card:
     return Card(
-        title="Texts with labels by a classifier",
-        description=f"A classifier ({model_display_name(settings.model)}) gave each text the label that it "
-        "finds likeliest.",
+        title="Texts labelled by a classifier",
+        description=f"Texts, each with its likeliest label by `{model_display_name(settings.model)}`.",
         columns={
             "label": "the label that the classifier gave",
-            "confidence": "the cosine of the text and the label's description"
+            "confidence": "the cosine of the text and the label's description, from -1 to 1"
             if settings.name
-            else "the probability of the label by the classifier",
+            else "the classifier's probability of the label, from 0 to 1",
         }
         | {kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The labels were given by a program; no person has checked them.",

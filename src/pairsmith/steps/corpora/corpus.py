@@ -382,8 +382,14 @@ def encoded_rows(
 
 def _card(corpus: Corpus, options: EncodingOptions) -> Card:
     return Card(
-        title=f"{corpus.name}, encoded by {model_display_name(options.encoder)}",
-        description="Texts and their vectors of length 1, by a sentence encoder, as mining needs them.",
+        title=f"Vectors of {corpus.name} under {model_display_name(options.encoder)}",
+        description="Texts and their vectors by a sentence encoder. It is an intermediate result of mining.",
+        columns={
+            "group": "the group of the text; only texts of the same group are paired",
+            "context": "for an answer, its passage",
+            "answer": "for a candidate answer in a passage, the answer",
+            "answer_start": "the character of the passage at which the answer starts, from 0",
+        },
         provenance="The texts are as they were given, or cut from these; the vectors were computed.",
         tags=("embeddings",),
         licence="The rights in the texts apply.",

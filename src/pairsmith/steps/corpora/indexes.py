@@ -80,6 +80,11 @@ def train_indexes(
             Card(
                 title=f"Indexes {name}, trained for a search",
                 description="For each group and side an index without vectors, in the format of FAISS.",
+                columns={
+                    "cell": "the number of the group of texts, from 0",
+                    "side": "x for inputs (or queries), y for outputs: whose neighbours are searched",
+                    "index": "the index, in FAISS's own format",
+                },
                 provenance="They were trained on some of the vectors that are searched.",
                 tags=("embeddings",),
                 licence="It contains no texts.",

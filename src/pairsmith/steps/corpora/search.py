@@ -137,6 +137,14 @@ def run_search(
             Card(
                 title=f"{title} under {model_display_name(settings.encoder)}",
                 description=description,
+                columns={
+                    "cell": "the number of the group of texts that was searched, from 0",
+                    "side": "x if the text is an input (or a query), y if it is an output",
+                    "number": "the number of the text in its group, from 0",
+                    "ids": "the numbers of its nearest texts on the other side, the nearest first",
+                    "similarities": "the cosines of the text and these texts",
+                    "recall": "with an index, the share of the true nearest texts that it found in a sample",
+                },
                 provenance="The neighbours were computed from the texts' vectors.",
                 tags=("embeddings",),
                 licence="It contains no texts.",

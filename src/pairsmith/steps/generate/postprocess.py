@@ -80,10 +80,10 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
             tables[split] = table.append_column(_SOURCE, pa.array(sources, pa.string()))
     writer.commit_all(tables, to_table(training_set.rejects, REJECT))
     rejects = training_set.rejects
-    counts = {"rows read": len(generated.rows), "rows kept": len(generated.rows) - len(rejects)}
+    counts = {"rows read": len(generated.rows), "rows kept of these": len(generated.rows) - len(rejects)}
     if generated.schema != LABELLED_TEXT:
-        counts["near-copies dropped"] = sum(reject.filter == "near-copy" for reject in rejects)
-    if generated.schema == SCORED_PAIR and counts["rows kept"]:
+        counts["rows left out as near-copies"] = sum(reject.filter == "near-copy" for reject in rejects)
+    if generated.schema == SCORED_PAIR and counts["rows kept of these"]:
         counts["sampled negatives added"] = training_set.negatives
     run.progress.say(_summary(training_set, len(generated.rows), sampled=generated.schema == SCORED_PAIR))
     for line in _too_few(generated.rows, rejects, settings.per_label):
@@ -181,16 +181,18 @@ def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[Genera
 
 def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Mapping[str, int]) -> Card:
     written = "Rows written by a language model from instructions" if generated.models else "Labelled rows"
-    sentences = [f"{written}, without duplicates."]
-    if "near-copies dropped" in counts:
+    sentences = [generated.task.description] if generated.task else []
+    sentences.append(f"{written}, without duplicates.")
+    if "rows left out as near-copies" in counts:
         sentences.append(
-            "Copies were dropped too; a first text has at most "
+            "Pairs of a text and its near-copy were left out, too; a first text has at most "
             f"{settings.per_input} second texts of one label."
         )
     if "sampled negatives added" in counts:
         sentences.append(
-            f"Scores are smoothed with epsilon {settings.smoothing:g}; each first text was also paired with "
-            f"up to {settings.augment} second texts of other entries, with score 0."
+            f"Scores are smoothed by {settings.smoothing:g} (label smoothing), so that they stay off 0 "
+            f"and 1. Each first text is also paired with up to {settings.augment} second texts of other "
+            "first texts, with score 0 (sampled negatives)."
         )
     sentences.append(f"{100 * settings.validation:g} % of each label's rows are set aside for validation.")
     return Card(

@@ -249,17 +249,16 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
         description=" ".join(
             [
                 task.description,
-                f"The {what} were written by the language model {model}, which followed "
-                "instructions for each label.",
+                f"The language model `{model}` wrote them by an instruction for each label, which is the "
+                "row's label: treat the labels as noisy.",
                 f"{decoding.rule.capitalize()} kept it from writing texts that fit a label's counter-labels "
-                "better (DINO)."
+                "better (the method DINO)."
                 if steered
                 else "",
-                "Nobody has checked the rows: treat the labels as noisy.",
             ]
         ),
         task_description=instructions,
-        counts={"inputs": items} if task.kind == "pair" else {"texts asked per label": items},
+        counts={"input texts" if task.kind == "pair" else "texts requested for each label": items},
         citations=(CITATION,),
         licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
         sources=sources_of(models=[settings.model], data=settings.inputs),

@@ -53,7 +53,7 @@ class GenerateSettings(WorkerSettings):
         description="Continue until each label has this many rows: with more inputs or, in a text task, more "
         "texts; at most five times as many as would suffice if all texts were accepted. --limit bounds the "
         "inputs. A label may get a few more rows; `postprocess --per-label` keeps equally many of each.",
-        json_schema_extra=NO_EFFECT,
+        json_schema_extra={**NO_EFFECT, "in_command": True},
     )
     labels: Annotated[list[str], Listed] = Field(
         default=[],

@@ -271,11 +271,11 @@ def most_kept(settings: FilterSettings, count: int) -> int:
 
 
 _JUDGES = {
-    "cross-encoder": "a cross-encoder",
-    "encoder": "an encoder",
-    "likelihood": "a language model's likelihoods",
-    "likeness": "their likeness to seeds",
-    "margin": "their margins",
+    "cross-encoder": "by a cross-encoder",
+    "encoder": "by an encoder",
+    "likelihood": "by a language model's likelihoods",
+    "likeness": "by their likeness to seeds",
+    "margin": "by their margins",
 }
 
 
@@ -286,19 +286,17 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
     if settings.beside:
         scores += f", standardised, plus the standardised columns {', '.join(settings.beside)}"
     folder = f"the folder `{source.path.name}` (step `{source.manifest.step}`)"
-    judged = "judged best"
+    judged, described = "judged best", source.manifest.about.description
     if settings.rank_by:
         ranked = ", ".join(settings.rank_by)
         judged = f"chose for their inputs, and that are the best of these by {ranked}"
         scores = f"the sum of the standardised columns {ranked}"
     return Card(
-        title=f"Pairs that {_JUDGES[settings.judge]} kept",
-        description=f"Pairs of {folder} that the {judge} {judged}.",
+        title=f"The best mined pairs, chosen {_JUDGES[settings.judge]}",
+        description=f"Pairs of {folder} that the {judge} {judged}. {described}".strip(),
         columns={
-            "input": "a text of the first corpus",
-            "output": "a text of the second",
-            "margin": "the pair's margin score, by which it was found",
-            "score": f"{scores}, where the pairs were mined",
+            **source.manifest.about.columns,
+            "score": f"{scores}, from the mined pairs" if settings.judge == "margin" else scores,
         },
         provenance="The pairs were put together and chosen by programs; no person has checked each of them.",
         tags=("mined",),

@@ -174,7 +174,7 @@ def _card(settings: RewriteSettings, source: DatasetFolder) -> Card:
         title=f"Pairs with {written} written by a model",
         description=(
             f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`); the {written} were "
-            f"rewritten by {model_display_name(settings.model)}."
+            f"rewritten by `{model_display_name(settings.model)}`."
         ),
         columns={"input": "a question or a document", "output": "an answer in a passage, or a summary"},
         provenance=f"The {written} were written by a program; no person has checked them.",

@@ -115,9 +115,11 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         pairs.extend(select_pairs(*both_ways, settings.retrieval, sizes, best=settings.best, folder=run.out))
         _commit(writer, pairs, (x, y), texts, settings, schema)
         unpaired = _without_candidates(x, y, groups, (forward, backward), settings)
-        counts = left_out_before | {"inputs": len(x), "outputs": len(y), "groups": len(groups)}
-        counts |= {"candidates of inputs": len(forward), "candidates of outputs": len(backward)}
-        counts |= unpaired | {"left out word for word": left_out, "without a margin": unscored}
+        counts = left_out_before | {"input texts": len(x), "output texts": len(y)}
+        counts |= {"groups searched": len(groups)} if settings.group_column else {}
+        counts |= {"candidate outputs of inputs": len(forward), "candidate inputs of outputs": len(backward)}
+        counts |= unpaired | {"neighbours left out: a text, or its answer, is in the other": left_out}
+        counts |= {"candidates without a margin score": unscored}
     _report(left_out, unpaired, settings, run)
     return finished(writer, _card(settings, both, counts), run)
 
@@ -147,7 +149,10 @@ def _left_out_before(folders: Sequence[DatasetFolder], run: Run) -> dict[str, in
     for folder in folders:
         name, totals = folder.path.name, folder.manifest.counts
         texts = totals.rows + totals.rejects
-        left_out |= {f"{name} left out, {reason}": n for reason, n in totals.rejects_by_reason.items()}
+        left_out |= {
+            f"{name} left out before the search, {reason}": n
+            for reason, n in totals.rejects_by_reason.items()
+        }
         if totals.rejects:
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in totals.rejects_by_reason.items())
             run.progress.say(
@@ -278,22 +283,30 @@ def _output(row: Mapping[str, Any]) -> str | AnswerInPassage:
     return AnswerInPassage(row["answer"], row["answer_start"], row["context"])
 
 
+_PAIRS = {
+    "pairs": "",
+    "reading": ", each a question and an answer in its passage",
+    "summaries": ", each a document and a sentence of another document",
+}
+"""What a pair of each kind consists of."""
+
+
 def _card(settings: MineSettings, corpora: Sequence[Corpus], counts: dict[str, int]) -> Card:
     return Card(
         title="Mined pairs",
         description=(
-            "Pairs of texts that were found in two corpora and paired by a program, by the margin "
-            f"score of their vectors under {model_display_name(settings.encoder)}. Nobody has checked the "
-            "pairs."
+            f"Pairs of texts from two corpora{_PAIRS[settings.kind]}. They were paired by the "
+            f"margin score of their vectors under the encoder `{model_display_name(settings.encoder)}`; the "
+            "texts themselves are unchanged."
         ),
         counts=counts,
         columns={
             "input": "a text of the first corpus",
-            "output": "a text of the second",
-            "margin": f"the pair's margin score ({settings.margin}), by which it was found",
-            "score": "the cosine of the two vectors",
-            "input_id": "the same for all pairs of this input",
-            "output_id": "the same for all pairs of this output",
+            "output": "an answer, a colon, and its passage in the second corpus"
+            if settings.kind == "reading"
+            else "a text of the second corpus",
+            "margin": f"the pair's margin score ({settings.margin}), by which it was found; higher is better",
+            "score": "the cosine of the two vectors, from -1 to 1",
         }
         | {
             name: f"the column {column} of the {corpus.name}"

@@ -266,9 +266,9 @@ def plan_mix(settings: MixSettings, before: Before) -> Estimate:
 
 def _card(kind: RowKind, counts: Mapping[str, int], sources: Sequence[str]) -> Card:
     return Card(
-        "Rows of several data sets",
-        f"A mixture of {kind.name}. The column `source` says where each row is from.",
-        counts={f"rows of {source}": count for source, count in counts.items()},
+        f"A mixture of {len(sources)} data sets",
+        f"Rows of several data sets: {kind.name}. The column `source` says which one a row is from.",
+        counts={f"rows from {source}": count for source, count in counts.items()},
         columns={
             "source": "the data set that the row is from; if that is a mixture, followed by the source there"
         },

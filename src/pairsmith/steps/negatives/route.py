@@ -92,7 +92,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         # 5. Choose the negatives of each pair: candidates with a clearly lower score than its positive.
         chosen = choose_negatives(pairs, candidates, positive_scores, settings, scratch("chosen"))
         counts = _counts(texts.positives, chosen, len(texts.corpus), left_out, settings)
-        if fewer := counts["pairs with fewer"]:
+        if fewer := counts["pairs with fewer negatives"]:
             run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")
         false_negatives = ""
         if labelled := _labelled(pairs, settings):
@@ -128,14 +128,16 @@ def _counts(
     negatives_of_pair = (chosen.ids[pairs.good] != NO_NEIGHBOUR).sum(axis=1)
     return {
         "pairs": len(pairs.good),
-        "queries": len(np.unique(pairs.query[pairs.good])),
-        "texts of the corpus": texts,
+        "distinct queries": len(np.unique(pairs.query[pairs.good])),
+        "distinct texts of the corpus": texts,
         "pairs whose positive is in the corpus": int((positives.place[pairs.good] >= 0).sum()),
-        "nearer texts left out as positives or copies": left_out,
-        "negatives": int(negatives_of_pair.sum()),
+        "nearest texts left out: positives, or copies of a text": left_out,
+        "negatives of all pairs": int(negatives_of_pair.sum()),
         f"pairs with {settings.negatives} negatives": int((negatives_of_pair == settings.negatives).sum()),
-        "pairs with fewer": int(((negatives_of_pair > 0) & (negatives_of_pair < settings.negatives)).sum()),
-        "pairs with none": int((negatives_of_pair == 0).sum()),
+        "pairs with fewer negatives": int(
+            ((negatives_of_pair > 0) & (negatives_of_pair < settings.negatives)).sum()
+        ),
+        "pairs without negatives": int((negatives_of_pair == 0).sum()),
     }
 
 
@@ -176,20 +178,20 @@ def _card(settings: NegativesSettings, counts: dict[str, int], false_negatives: 
         title="Pairs with hard negatives",
         description=(
             "Queries, each with a text that answers it and with texts that are near it under "
-            f"{model_display_name(settings.encoder)}{lower}. A program took them for "
-            "wrong answers; some may be right ones."
+            f"the encoder `{model_display_name(settings.encoder)}`{lower} (hard negatives). A program took "
+            "these for wrong answers; some may be right ones."
             + (f"\n\nThose {false_negatives}." if false_negatives else "")
         ),
         counts=counts,
         columns={
             "query": "a query",
-            "positive": "a text that answers it",
-            "negatives": "texts that probably do not, those with the highest scores first",
-            "score": f"of query and positive: the {score}",
-            "scores": "the same of the query and each of the negatives",
-            "query_id": "the query's id in the pairs, or else the same for all rows of this query",
+            "positive": "a text that answers the query",
+            "negatives": "texts that probably do not answer it, those with the highest scores first",
+            "score": f"the score of query and positive: the {score}",
+            "scores": "the same score of the query and each of the negatives",
+            "query_id": "the query's id in the pairs, or else the same for all rows with this query",
             "positive_id": "the same for all rows with this positive",
-            "negative_ids": "the same for a text wherever it occurs",
+            "negative_ids": "the ids of the negatives: the same for a text wherever it occurs",
         },
         provenance="The negatives were chosen by a program; no person has checked each of them.",
         tags=("hard-negatives",),

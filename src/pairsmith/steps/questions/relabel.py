@@ -148,16 +148,17 @@ def _card(settings: RelabelSettings) -> Card:
     return Card(
         title="Questions answered by a teacher",
         description=(
-            f"Questions on passages; {model_display_name(settings.model)} says where their answers start and "
-            "end."
+            "Questions about passages, with answers by a model for question answering, "
+            f"`{model_display_name(settings.model)}` (the teacher), and its probabilities of where an answer "
+            "starts and ends."
         ),
         columns={
             "written": "the answer as it was written with the question",
-            "answers": "the teacher's best answer",
-            "confidence": "the teacher's probability of its answer",
+            "answers": "the answer that the teacher finds likeliest, and the character at which it starts",
+            "confidence": "the teacher's probability of its answer, from 0 to 1",
             "written_answers": "where the written answer occurs in the passage, if it does",
-            "starts": "character positions at which an answer begins, and the teacher's probability of each",
-            "ends": "character positions just after an answer, and the teacher's probability of each",
+            "starts": "the likeliest characters at which the answer starts, from 0, and their probabilities",
+            "ends": "the likeliest positions just after the answer's last character, and their probabilities",
         }
         | {name: f"the column {column} of the data" for column, name in kept(settings).items()},
         provenance="The answers were found by a program; no person has checked them.",

@@ -207,15 +207,17 @@ def _copy(row: dict[str, object]) -> Reject:
 
 
 def _card(settings: ChunkSettings, counted: DocumentCounts, total: int | None = None) -> Card:
-    counts = {"documents": counted.documents, "files of kinds that are not read": counted.of_unknown_kind}
+    counts = {"documents read": counted.documents, "files of other kinds, not read": counted.of_unknown_kind}
     if total is not None:
-        counts["chunks before copies were left out"] = total
+        counts["chunks with copies"] = total
     return Card(
         title="Chunks of documents",
         description=f"Documents cut into chunks of whole sentences, at most {settings.words} words each.",
         counts=counts,
         columns={
             "title": "the titles of the document and of the section that the chunk is from",
+            "text": "the text of the chunk",
+            "key": "a hash of the text, the same for copies",
             "document": "the document's path in the folder that was given, or its id",
             "place": "the number of the chunk in its document, from 1",
         },

@@ -349,6 +349,11 @@ def _search_card(settings: FilterQueriesSettings) -> Card:
     return Card(
         title="Ranks of chunks for their queries",
         description="The rank of each query's own chunk, and their cosine.",
+        columns={
+            "rank": "the rank of the query's chunk among all chunks, from 1; 0 without a chunk",
+            "similarity": "the cosine of the query and its chunk",
+            "evaluation": "the largest cosine of the query and a query of the evaluation",
+        },
         provenance="The ranks were computed from the vectors of the texts.",
         tags=(),
         licence="It contains no texts.",
@@ -364,14 +369,15 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
     return Card(
         title="Queries that lead back to their chunks",
         description=(
-            f"Queries whose chunk is among the {settings.within} nearest by "
-            f"{model_display_name(settings.encoder)}, each once"
-            + (f", if {model_display_name(settings.judge)} scores it high." if settings.judge else ".")
+            "Search queries, each with the chunk of a document that it was written for, if this is among the "
+            f"{settings.within} chunks that are nearest to the query under the encoder "
+            f"`{model_display_name(settings.encoder)}`"
+            + (f", and if `{model_display_name(settings.judge)}` scores it high." if settings.judge else ".")
         ),
-        counts={"queries": queries, "chunks": chunks, "queries of the evaluation": evaluation},
+        counts={"queries read": queries, "chunks searched": chunks, "queries of an evaluation": evaluation},
         columns={
             "rank": "the rank of the query's chunk among all chunks, from 1",
-            "similarity": "the cosine of the query and its chunk",
+            "similarity": "the cosine of the query and its chunk, from -1 to 1",
             **({"judge_score": score} if settings.judge else {}),
         },
         provenance="The queries were chosen by a program; no person has checked each of them.",

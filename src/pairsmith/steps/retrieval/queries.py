@@ -167,7 +167,11 @@ def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run)
             f"{chunk_count - complete:,} of {chunk_count:,} chunks have fewer than {wanted} queries, "
             f"{none:,} of them none; a larger --tries gives more"
         )
-    return {"chunks": chunk_count, f"chunks with {wanted} queries": complete, "chunks with none": none}
+    return {
+        "chunks": chunk_count,
+        f"chunks with all {wanted} of the queries requested": complete,
+        "chunks without a query": none,
+    }
 
 
 def chosen_chunks(settings: QueriesSettings) -> Records[ChunkRow]:
@@ -225,14 +229,11 @@ def _card(settings: QueriesSettings, counts: dict[str, int]) -> Card:
     return Card(
         title="Search queries for chunks of documents",
         counts=counts,
-        description=f"Queries written by {model_display_name(settings.model)} for chunks of documents of the "
-        f"kinds {', '.join(settings.kinds)}.",
+        description="Search queries, each for a chunk of a document that answers it. The language model "
+        f"`{model_display_name(settings.model)}` wrote them. Their kinds are {', '.join(settings.kinds)}.",
         columns={
             "query": "the query",
-            "positive": "the text of the chunk that it was written for",
-            "title": "the chunk's title",
-            "chunk": "the chunk's id",
-            "kind": "the kind of query",
+            "positive": "the text of the chunk that the query was written for",
         },
         provenance="The queries were written by a program; no person has checked them.",
         citations=(CITATION,),

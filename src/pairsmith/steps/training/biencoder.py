@@ -52,7 +52,7 @@ def _train(data: _Data, settings: TrainBiencoderSettings, context: TrainingConte
 
     facts = {
         **data.seeds.facts(),
-        "validation": len(data.validation),
+        "validation examples": len(data.validation),
         "learning rate": trained.learning_rate,
         "style classifier": "yes" if style else "no",
     }

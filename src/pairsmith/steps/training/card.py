@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from pairsmith import __version__
 from pairsmith.core.bundled import is_bundled
 from pairsmith.core.citations import OF_TRAININGS
 from pairsmith.core.gguf import SMOLLM2, hub_repository, is_gguf
 from pairsmith.core.model_names import EMBEDDED, MINILM, is_hub_id
 from pairsmith.core.paths import place
 from pairsmith.runs import Sources, model_display_name
-from pairsmith.runs.attribution import card_of
-from pairsmith.runs.card import cite, licences
+from pairsmith.runs.attribution import card_of, displayed_options
+from pairsmith.runs.card import cite, licences, limits, repeat
 from pairsmith.runs.provenance import hub_data, hub_metadata
 from pairsmith.steps.training.settings import TrainClassifierSettings, TrainingSettings
 from pairsmith.training.folder import ModelFolder
@@ -88,10 +89,22 @@ def _bases(base: str) -> list[str]:
     return [name for name in (named if isinstance(named, list) else [named]) if isinstance(name, str)]
 
 
+def _data(sources: Sources) -> str:
+    """The end of a sentence that names the data sets among the sources, or the sources of these."""
+    names = [f"`{credit.name}`" for credit in sources.credits if credit.role == "data"]
+    return f" on data from {', '.join(names)}" if names else ""
+
+
+def _repeat(step: str, settings: TrainingSettings | TrainClassifierSettings) -> str:
+    return repeat(step, __version__, displayed_options(settings))
+
+
 def _rights(step: str, sources: Sources) -> list[str]:
-    """The sections on citation and licences."""
+    """The sections on limits, citation and licences."""
     lines = list(dict.fromkeys([OF_TRAININGS[step], *sources.citations]))
-    return [cite(lines), *filter(None, [licences("", sources.credits)])]
+    text = "No figure of this card was measured on a test set: evaluate the model on data of your own."
+    parts = [limits(text, sources.credits), cite(lines), licences("", sources.credits)]
+    return [*filter(None, parts)]
 
 
 def _curve(name: str, figures: Mapping[int, float | None]) -> str:
@@ -109,10 +122,11 @@ def training_card(trained: "Trained", settings: TrainingSettings, folder: ModelF
     lines = "\n".join(f"| {name} | {value} |" for name, value in trained.facts.items())
     text = (
         f"---\n{metadata}---\n\n# {trained.title}\n\n"
-        f"It started from `{model_display_name(settings.base)}` and was trained by pairsmith on the data "
-        f"in the table below{'; seeds are labelled by people' if hasattr(settings, 'seeds') else ''}."
-        f"\n\n{trained.use}\n\n## Training\n\n| | |\n|---|---|\n{lines}\n\n"
-        f"{training.steps:,} steps of {settings.batch_size} examples, seed {settings.seed}. "
+        f"It is `{model_display_name(settings.base)}`, trained further{_data(folder.sources)}"
+        f"{'. Seeds are examples that people labelled' if hasattr(settings, 'seeds') else ''}."
+        f"\n\n## How to use it\n\n{trained.use}\n\n{_repeat(folder.step, settings)}\n\n"
+        f"## Training\n\n| what | value |\n|---|---|\n{lines}\n\n"
+        f"Steps: {training.steps:,}, each of {settings.batch_size} examples; seed {settings.seed}. "
     )
     measure = _MEASURES.get(training.metric, training.metric)
     if not training.validation:
@@ -154,21 +168,22 @@ def classifier_card(
         f"| {choice['c']:g} | {choice['log_loss']:.4f} | {choice['accuracy']:.2f} |"
         for choice in training["choices"]
     )
-    chosen = f"C is {training['c']:g}."
+    chosen = f"The inverse of the regularisation strength, C, is {training['c']:g}."
     if choices:
         chosen += (
-            f" The figures of each C that was tried, on {training['measured_on']}; where a program wrote the "
-            "texts, they say how well its labels can be told apart, not how often they are right:\n\n"
+            f" Each C that was tried, measured on {training['measured_on']} (if a program wrote these "
+            "texts, the figures say how well its labels can be told apart, not how often they are right):\n\n"
             f"| C | log loss | accuracy ×100 |\n|---|---|---|\n{choices}"
         )
     sections = [
-        f"---\n{metadata}---\n\n# Text classifier trained by pairsmith",
-        f"A logistic regression on the vectors of `{model_display_name(settings.base)}`, which are scaled to "
-        "length 1. The encoder itself was not trained.",
-        _CLASSIFY,
-        f"## Training data\n\n| label | texts |\n|---|---|\n{labels}\n\n`trained-on.txt` holds 16 digits of "
-        "a hash of each training text, by which an evaluation counts those that it meets again.",
-        f"## Training\n\n{chosen}",
+        f"---\n{metadata}---\n\n# A text classifier",
+        "It gives a text one of the labels in the table below, by a logistic regression on the text's vector "
+        f"by `{model_display_name(settings.base)}`, of length 1. The encoder itself was not trained.",
+        f"## How to use it\n\n{_CLASSIFY}",
+        _repeat(folder.step, settings),
+        f"## Training\n\n| label | training texts |\n|---|---|\n{labels}\n\n`trained-on.txt` has a hash of "
+        "each training text, by which an evaluation counts the texts that it has in common with these.",
+        chosen,
         *_rights(folder.step, folder.sources),
     ]
     return "\n\n".join(sections) + "\n"

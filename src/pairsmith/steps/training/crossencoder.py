@@ -33,7 +33,6 @@ from sentence_transformers import CrossEncoder
 from torch.nn import Identity
 
 model = CrossEncoder("path/to/this/folder", activation_fn=Identity())  # not the library's sigmoid
-# Give the two texts as they are: {between}.
 print(model.predict([("Who wrote Hamlet?", "Shakespeare: Hamlet is a play by Shakespeare.")]))
 ```"""
 
@@ -66,7 +65,7 @@ def _train(data: _Data, settings: TrainCrossencoderSettings, context: TrainingCo
     examples = [*data.seeds.examples, *data.validation]
     negatives = _hard_negatives(examples, data.mined, settings, context) if data.mined else None
     trained = train_crossencoder_on(data.seeds.examples, data.validation, negatives, settings, **context)
-    facts = {**data.seeds.facts(), "validation": len(data.validation)}
+    facts = {**data.seeds.facts(), "validation examples": len(data.validation)}
     return Trained.transformer("A cross-encoder that scores pairs", _USE, trained, facts)
 
 

@@ -36,7 +36,7 @@ print(encoder.similarity(vectors, vectors))
 ```"""
 
 _COLUMNS = ("sentence1", "sentence2", "score")
-_SCORES = ", a split of the same data: where a program scored the pairs, these scores are not people's either"
+_SCORES = " of the same data, whose scores are by a program if those of the training pairs are"
 
 
 def _read(settings: TrainEncoderSettings, most: int | None) -> TrainingData[pa.Table]:
@@ -69,8 +69,8 @@ def _train(data: TrainingData[pa.Table], settings: TrainEncoderSettings, context
     history = train_encoder_on(encoder, data.training, validation, settings, **context)
     facts = {
         **_origin(settings.data),
-        "pairs": data.examples,
-        "validation": f"{len(data.validation)}{_SCORES}" if data.validation else 0,
+        "training pairs": data.examples,
+        "validation examples": f"{len(data.validation)}{_SCORES}" if data.validation else 0,
         "objective": settings.objective,
         "learning rate": settings.learning_rate,
         "warm-up": f"{settings.warmup:.0%} of the steps",
@@ -106,8 +106,11 @@ def _origin(source: str) -> dict[str, object]:
         return {"data": f"`{redacted(display_name(place(source)))}`"}
     manifest = read_manifest(folder)
     provenance = f"last step `{manifest.step}`, fingerprint `{manifest.fingerprint[:16]}`"
-    models = {f"its {name}": f"`{revision}`" for name, revision in manifest.models.items()}
-    return {"data": f"the dataset folder `{folder.resolve().name}`, {provenance}", **models}
+    models = {
+        f"version of the {name} that made the data": f"`{revision}`"
+        for name, revision in manifest.models.items()
+    }
+    return {"data": f"the dataset folder `{folder.resolve().name}` ({provenance})", **models}
 
 
 def _pairs(source: str) -> pa.Table:

@@ -14,7 +14,7 @@ from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.generators import refuse_both_ways
 
-_USE = """```
+_USE = """```sh
 pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 ```"""
 
@@ -40,7 +40,7 @@ def _train(
     trained = train_question_generator_on(data.training, data.validation, settings, **context)
     facts = {
         "questions": data.examples,
-        "left out, as no passage holds the answer or they contain the mark that ends one": data.rows
+        "questions left out: no passage holds the answer, or it contains the end mark": data.rows
         - data.examples,
     }
     return Trained.transformer("A model that generates questions about passages", _USE, trained, facts)

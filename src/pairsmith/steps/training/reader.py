@@ -48,8 +48,8 @@ def _train(data: SeedData[Question], settings: TrainReaderSettings, context: Tra
     facts = {
         **data.seeds.facts(),
         "added questions": len(data.added),
-        "questions left out, as no window holds the answer": len(questions) - trained.questions,
-        "validation": len(data.validation),
+        "questions left out: no window holds the answer": len(questions) - trained.questions,
+        "validation examples": len(data.validation),
     }
     return Trained.transformer("A reader that marks the answer to a question in a text", _USE, trained, facts)
 

@@ -40,11 +40,11 @@ def _train(
     trained = train_retriever_on(data.training, data.validation, settings, **context)
     retriever = trained.model
     facts = {
-        "rows": data.examples,
+        "training rows": data.examples,
         "duplicate rows left out": duplicates,
-        "negatives": sum(len(example.negatives) for example in data.training),
+        "negatives of all rows": sum(len(example.negatives) for example in data.training),
         "objective": settings.objective,
-        "validation": len(data.validation),
+        "validation examples": len(data.validation),
         "learning rate": trained.learning_rate,
     }
     return Trained(

@@ -51,9 +51,9 @@ def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: 
     facts = {
         "passages": trained.passages,
         "questions": trained.questions,
-        "left out, as the answer is beyond the tokens that are read": data.rows - trained.questions,
+        "questions left out: the answer is beyond the tokens that are read": data.rows - trained.questions,
         "labels": settings.labels,
-        "validation": len(data.validation),
+        "validation examples": len(data.validation),
         "learning rate": trained.learning_rate,
     }
     student = trained.model

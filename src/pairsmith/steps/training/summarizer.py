@@ -60,8 +60,8 @@ def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: 
     facts = {
         **data.seeds.facts(),
         "added examples": len(data.added),
-        "marker before their input": f"`{settings.marker}`" if has_marker else "none",
-        "validation": len(data.validation),
+        "marker before added inputs": f"`{settings.marker}`" if has_marker else "none",
+        "validation examples": len(data.validation),
     }
     cue = trained.model.cue
     use = (_USE if cue is None else _CONTINUE).format(text=_READ[settings.kind], cue=json.dumps(cue))

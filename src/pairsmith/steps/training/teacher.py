@@ -19,7 +19,7 @@ from pairsmith.steps.training.settings import TrainTeacherSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
 
-_USE = """```
+_USE = """```sh
 pairsmith relabel --data questions --model path/to/this/folder --out relabelled
 pairsmith evaluate qa --model path/to/this/folder --data questions.json --out results
 ```"""
@@ -53,8 +53,8 @@ def _train(
     trained = train_reader_on(data.training, data.validation, settings, perceptrons=True, **context)
     facts = {
         "questions": trained.questions,
-        "left out, as no window holds the answer": data.examples - trained.questions,
-        "validation": len(data.validation),
+        "questions left out: no window holds the answer": data.examples - trained.questions,
+        "validation examples": len(data.validation),
         "learning rate": trained.learning_rate,
     }
     teacher = trained.model
