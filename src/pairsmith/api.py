@@ -235,6 +235,10 @@ def evaluate_sts(
 def open_dataset(path: str | Path) -> DatasetFolder:
     """Open a finished dataset folder to read its rows and rejects.
 
+    Returns:
+        the folder. ``splits`` are the names of its splits, ``table(split)`` returns the rows of one, and
+        ``rejects()`` the rejected rows of all, both as tables of pyarrow.
+
     Raises:
         FolderError: ``path`` is not a dataset folder, or the folder is unfinished.
     """

@@ -87,10 +87,28 @@ def load_reader(
     seed: int = 0,
     **how: Unpack[Loading],
 ) -> Reader:
-    """Load ``model`` as a reader.
+    """Load a model for extractive question answering, which reads a question and its text together (Q3).
 
-    All arguments are as for ``load_with_head``; ``max_length`` is at least 16 tokens. With ``perceptrons``, a
-    fresh head has the two perceptrons of a teacher (Q3).
+    Args:
+        model: a folder that ``train-reader`` or ``train-teacher`` wrote, or any model of transformers with a
+            head for question answering: a folder or Hub id.
+        fresh_head: whether a model without such a head gets a random one, to be trained.
+        perceptrons: whether a fresh head has the two perceptrons of a teacher (Q3), not one linear layer.
+        seed: the random seed of a fresh head.
+        how: ``device``: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; ``auto`` (the default) is CUDA if
+            available, else MPS, else the CPU. ``dtype``: the weights' number format, ``float32`` (the
+            default), ``bfloat16``, ``float16`` or ``auto``. ``max_length``: the longest question and window
+            of a text together in tokens, at least 16; by default what the model was trained with.
+
+    Returns:
+        the reader, for ``label_questions``. ``reader.features(questions, texts)`` returns n pairs as model
+        inputs, tensors ``(n, longest)`` int64, and ``reader.token_counts(questions, texts)`` the n lengths in
+        tokens. ``reader.model(**inputs)`` returns ``start_logits`` and ``end_logits``, unnormalised scores of
+        each token as the answer's first and last, ``(n, longest)`` float32.
+
+    Raises:
+        ModelError: the model cannot be loaded, has no such head, or reads fewer than 16 tokens.
+        SettingsError: there is no such device or number format, or ``max_length`` is below 16.
     """
     model = model_name(model)
     max_length = how.get("max_length")

@@ -33,7 +33,7 @@ def load_sentence_encoder(
     layers: int | None = None,
     bidirectional: bool = False,
 ) -> SentenceTransformer:
-    """Load ``model`` as a ``SentenceTransformer``, whose ``encode`` returns vectors ``(n, d)``.
+    """Load a sentence encoder, as an object of sentence-transformers.
 
     Args:
         model: a folder or Hub id of a sentence-transformers model, or of any transformers encoder or
@@ -42,13 +42,22 @@ def load_sentence_encoder(
         pooling: ``default`` loads a sentence-transformers model as it was saved, and averages the last
             layer's token vectors of any other model. ``mean`` and ``cls`` pool the last layer of the
             transformer, and ignore the modules that were saved after it (the baselines of D12).
-        device: as for ``pick_device``.
-        dtype: as for ``pick_dtype``.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; ``auto``: CUDA if available, else MPS, else the CPU.
+        dtype: the weights' number format: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is bfloat16 on
+            a device that has instructions for it, else float32.
         max_length: the longest input in tokens, including special tokens; it is limited by the model's
             context.
         layers: the number of the transformer's first layers that are kept; the final norm is kept, too. None:
             all layers.
         bidirectional: whether the tokens of a causal language model attend to later tokens, too.
+
+    Returns:
+        the ``SentenceTransformer``; its ``encode`` returns the vectors of n texts, ``(n, d)``, float16 with
+        weights in float16, else float32.
+
+    Raises:
+        ModelError: the model cannot be loaded, or is no transformer.
+        SettingsError: there is no such device, number format or pooling, or a number is less than 1.
     """
     model = model_name(model)
     if pooling not in get_args(PoolingName):

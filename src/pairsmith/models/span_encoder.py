@@ -63,11 +63,27 @@ class SpanEncoder:
 def load_span_encoder(
     model: str | Path, *, fresh_heads: bool = False, seed: int = 0, **how: Unpack[Loading]
 ) -> SpanEncoder:
-    """Load ``model``, which ``infuse`` wrote, as a span encoder.
+    """Load a student: an encoder that reads texts without a question, and its heads for questions (Q4).
 
-    With ``fresh_heads``, ``model`` may be any encoder of transformers: if it has no heads for questions, it
-    gets random heads, with the random seed ``seed``, to be trained. ``device``, ``dtype`` and ``max_length``
-    are as for ``load_with_head``.
+    Args:
+        model: a folder that ``infuse`` or a student's ``save`` wrote; with ``fresh_heads`` any encoder of
+            transformers.
+        fresh_heads: whether an encoder without heads for questions gets random ones, to be trained.
+        seed: the random seed of fresh heads.
+        how: ``device``: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; ``auto`` (the default) is CUDA if
+            available, else MPS, else the CPU. ``dtype``: the weights' number format, ``float32`` (the
+            default), ``bfloat16``, ``float16`` or ``auto``. ``max_length``: the longest input in tokens,
+            including special tokens; by default what the student was trained with.
+
+    Returns:
+        the student, for ``answer_with_student``. With ``features = student.tokens.features(texts)``, model
+        inputs ``(n, longest)`` int64, ``student.token_vectors(features)`` returns r(c), ``(n, longest, d)``,
+        and ``student.question_vectors(features)`` f_start and f_end, each ``(n, d)`` (Q4), all in ``dtype``.
+        ``student.save(folder)`` writes it, so that it can be loaded again.
+
+    Raises:
+        ModelError: the model cannot be loaded, or has no heads for questions.
+        SettingsError: there is no such device or number format.
     """
     model = model_name(model)
     if not fresh_heads:

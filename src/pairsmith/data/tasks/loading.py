@@ -38,6 +38,10 @@ def load_task(name_or_path: str | Path | Mapping[str, Any]) -> TaskSpec:
     For texts that are not the name of a built-in task, ``is_path`` decides whether they are paths. A mapping
     has the keys and values that a YAML file would have.
 
+    Returns:
+        the task: its ``kind``, ``pair`` or ``text``, its ``labels`` with their instructions, and
+        ``decoding``, how texts are drawn unless ``generate_pairs`` gets another ``decoding``.
+
     Raises:
         TaskError: there is no such task or file, or a mistake in it.
     """

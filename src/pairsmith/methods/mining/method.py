@@ -60,11 +60,14 @@ def mine_pairs(
     Args:
         inputs: texts, none of them blank; of equal texts, the first one counts.
         outputs: likewise; for pairs of questions and answers (M7), candidate answers in their passages, as
-            ``units.answers_in_passages`` finds them.
+            ``pairsmith.methods.mining.units.answers_in_passages`` finds them.
         encoder: encodes both sides; it may have a prompt for queries and one for documents.
         k: number of nearest neighbours of each text on the other side.
-        margin: see ``search.margin.margin``; M3 is ``ratio``.
-        retrieval: see ``search.selection.select_pairs``.
+        margin: how a pair is scored: ``ratio`` (M3): its cosine divided by the mean cosine of both texts with
+            their k nearest neighbours; ``distance``: its cosine minus that mean; ``absolute``: its cosine.
+        retrieval: which pairs are chosen (M3): ``max``: the best pairs, each text in one at most;
+            ``intersection``: texts that are each other's best match; ``forward``: the best output of each
+            input; ``backward``: the best input of each output; ``candidates``: all candidates.
         threshold: the smallest margin of a pair; None keeps all pairs.
         best: keep only this many pairs, those with the largest margins; None keeps all pairs.
         keep_verbatim: whether to keep pairs in which one text contains the other verbatim, or in which the

@@ -45,8 +45,13 @@ def load_question_generator(
         model: ``cloze`` for the generator without a model; else a folder or Hub id: an encoder-decoder model
             that ``train-asker`` trained, or a causal language model, which follows an instruction.
         options: how questions are generated.
-        device: as for ``pick_device``.
-        dtype: number format of the weights.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; ``auto``: CUDA if available, else MPS, else the CPU.
+        dtype: the weights' number format: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is bfloat16 on
+            a device that has instructions for it, else float32.
+
+    Returns:
+        the generator, for ``generate_questions``. ``limit`` is its longest passage, and ``length(text)`` the
+        length of a text, both in tokens, without a model in words and punctuation marks.
 
     Raises:
         ModelError: the model does not exist, cannot write text, or has no separator token.

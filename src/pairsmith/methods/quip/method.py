@@ -131,6 +131,10 @@ def distil(
         progress: shows how far the training is; by default nothing is shown.
         options: fields of ``StudentOptions`` by name, such as ``max_steps=100`` or ``learning_rate=[1e-5]``.
 
+    Returns:
+        ``model``, the student as ``load_student`` loads it; ``history``, how the training went; and the
+        numbers of ``passages`` and ``questions`` that it was trained on.
+
     Raises:
         InputError: a question has no distributions, or is of another class; or all answers lie in parts of
             the passages that the student does not read.

@@ -22,8 +22,13 @@ def load_model(
 
     Args:
         name: a folder, a Hub id, a GGUF file, ``embedded:smollm2-135m-instruct`` or ``pairsmith:tiny``.
-        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
-        dtype: number format of the weights, as for ``pick_dtype``; probabilities are computed in float32.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; ``auto``: CUDA if available, else MPS, else the CPU.
+        dtype: the weights' number format: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is bfloat16 on
+            a device that has instructions for it, else float32. Probabilities are computed in float32.
+
+    Returns:
+        the model, for ``generate_pairs`` and ``generate_texts``. ``encode(text)`` returns the tokens of a
+        prompt, a list of ints below ``vocab_size``; ``context`` is the longest input in tokens.
 
     Raises:
         ModelError: the model cannot be loaded, or is no causal language model.
