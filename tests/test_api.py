@@ -1,6 +1,7 @@
 """The public names: what they are, that they are cheap to import, and that the examples run."""
 
 import inspect
+import re
 import runpy
 import shutil
 import subprocess
@@ -45,6 +46,14 @@ NAMES = [
 def test_the_public_names_are_these():
     assert pairsmith.__all__ == NAMES
     assert dir(pairsmith) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_a_public_docstring_says_what_is_returned_and_sends_nobody_to_internals(name):
+    text = inspect.getdoc(getattr(pairsmith, name))
+    assert "Returns:" in text
+    references = re.findall(r"(?:[Aa]s for|[Ss]ee) ``([\w.]+)", text)
+    assert [target for target in references if target not in NAMES] == []
 
 
 @pytest.mark.parametrize("name", NAMES[1:])

@@ -18,7 +18,7 @@ from pairsmith.core.arguments import (
     checked_texts,
     checked_whole_number,
 )
-from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.errors import InputError, SettingsError, errors_in_other_words
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.validation import options_of, refuse_options_of_steps
@@ -299,8 +299,9 @@ def run_recipe(
         raise SettingsError(f"out must be the path of a folder, not of the type {type(out).__name__}")
     if seed is not None:
         seed = checked_whole_number(seed, "seed")
-    planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
-    return run_planned(planned, place(str(out)), progress or Silent())
+    with errors_in_other_words({"set": "overrides", "seed": "seed", "out": "out"}):
+        planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
+        return run_planned(planned, place(str(out)), progress or Silent())
 
 
 def _check_labels(rows: Sequence[GeneratedRow], task: TaskSpec) -> None:

@@ -9,7 +9,9 @@ import pytest
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from pairsmith.cli.recipes import PlannedStep, Recipe, expanded_steps, find_recipe, load_recipe
+import pairsmith
+from pairsmith.cli.expansion import expanded_steps
+from pairsmith.cli.recipes import PlannedStep, Recipe, find_recipe, load_recipe
 from pairsmith.cli.running import closing_lines, figure_of, results_table, run_recipe
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import STEPS
@@ -1219,7 +1221,7 @@ def test_faults_in_data_to_measure_on_are_told_before_anything_is_made(tmp_path)
         (
             "step: train-classifier\n    settings: {base: 'pairsmith:tiny', data: ./train.csv}",
             "model: '@first'",
-            "does not know the labels ugly; it knows bad, good",
+            "does not know the labels ugly; it knows bad, good; .*, as after.map ugly=LABEL$",
         ),
         (
             "step: train-classifier\n    settings: {base: 'pairsmith:tiny', data: '@clean'}",
@@ -1229,12 +1231,12 @@ def test_faults_in_data_to_measure_on_are_told_before_anything_is_made(tmp_path)
         (
             "step: train-classifier\n    settings: {base: 'pairsmith:tiny', data: ./train.csv}",
             "model: '@first', map: {uggly: bad}",
-            "no row of .*test.csv has this label; did you mean 'ugly'",
+            "^after.map uggly=bad: no row of .*test.csv has this label; did you mean 'ugly'",
         ),
         (
             "step: mix\n    settings: {data: [./train.csv]}",
             "model: 'pairsmith:tiny', name: {good: A good film., bad: A bad film.}",
-            "does not know the labels ugly; .*describes bad, good",
+            "does not know the labels ugly; after.name describes bad, good",
         ),
     ],
 )
@@ -1263,3 +1265,23 @@ steps:
     with pytest.raises(InputError, match=told):
         run_recipe(load_recipe(tmp_path / "late.yaml"), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
+
+
+def test_faults_name_keys_of_the_recipe_and_not_options_of_a_command(recipe):
+    settings = "{model: 'pairsmith:tiny', pairs: org/rows, cue: x, best: 3}"
+    path = recipe(f"name: a\nsteps:\n  - {{name: b, step: filter, settings: {settings}}}\n")
+    assert faults(path, STEPS) == [
+        "small.yaml:3: b: cue has no effect without judge likelihood; leave it out"
+    ]
+
+
+def test_a_seed_that_a_step_refuses_is_that_of_the_call(recipe):
+    path = recipe("name: a\nsteps:\n  - {name: b, step: mix, settings: {data: org/rows}}\n")
+    assert faults(path, STEPS, seed=2**40) == ["--seed: should be less than 4294967296, not 1099511627776"]
+    with pytest.raises(SettingsError) as caught:
+        pairsmith.run_recipe(path, path.parent / "run", seed=2**40)
+    assert str(caught.value) == "seed: should be less than 4294967296, not 1099511627776"
+    with pytest.raises(SettingsError, match=r"^seed must be a whole number, not 'a'$"):
+        pairsmith.run_recipe(path, path.parent / "run", seed="a")
+    with pytest.raises(SettingsError, match=r"^overrides b\.row: unknown key"):
+        pairsmith.run_recipe(path, path.parent / "run", overrides=["b.row=1"])

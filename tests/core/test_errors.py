@@ -1,6 +1,14 @@
 import pytest
 
-from pairsmith.core.errors import first_line, nearby, redacted, redacted_values
+from pairsmith.core.errors import (
+    OtherWorkError,
+    errors_in_other_words,
+    first_line,
+    in_other_words,
+    nearby,
+    redacted,
+    redacted_values,
+)
 
 
 def test_what_is_called_nearly_so_is_named(tmp_path):
@@ -106,3 +114,24 @@ def test_secrets_are_taken_out_of_records_and_names_are_not():
 @pytest.mark.parametrize("part", ["sk-", "sk-a", "hf_", "://a:", "?key", "-sk-proj-", "A", "a_"])
 def test_long_texts_hold_nothing_up(part):
     assert redacted(part * 3_000) == part * 3_000
+
+
+def test_options_in_the_words_of_a_recipe():
+    words = {"top_p": "pairs.top_p", "map": "pairs.map", "keep_vectors": "pairs.keep_vectors"}
+    assert in_other_words("give --top-p 0.5, or --out; not a--map", words) == (
+        "give pairs.top_p 0.5, or --out; not a--map"
+    )
+    assert in_other_words("--map 0=bad: leave --no-keep-vectors out", words) == (
+        "pairs.map 0=bad: leave pairs.keep_vectors false out"
+    )
+    assert in_other_words("run pairsmith mine --map x; or give --map\n--map", words) == (
+        "run pairsmith mine --map x; or give pairs.map\npairs.map"
+    )
+
+
+def test_an_error_in_other_words_is_the_same_error():
+    error, words = OtherWorkError("give --map", "inputs"), {"map": "pairs.map"}
+    with pytest.raises(OtherWorkError, match=r"^give pairs\.map$") as caught, errors_in_other_words(words):
+        raise error
+    assert caught.value is error
+    assert error.changed == "inputs"

@@ -51,9 +51,9 @@ def test_workers_take_one_gpu_after_the_other_unless_one_is_named(machine, monke
 @pytest.mark.parametrize(
     ("device", "message"),
     [
-        ("cuda", "no CUDA device here; use --device cpu"),
-        ("cuda:0", "no CUDA device here; use --device cpu"),
-        ("mps", "no MPS device here; use --device cpu"),
+        ("cuda", "no CUDA device here; use device cpu"),
+        ("cuda:0", "no CUDA device here; use device cpu"),
+        ("mps", "no MPS device here; use device cpu"),
         ("tpu", "no device is called 'tpu'; known: auto, cpu, mps, cuda, cuda:1 …"),
     ],
 )
@@ -65,9 +65,7 @@ def test_a_device_that_is_not_there_is_an_error(machine, device, message):
 
 def test_a_number_too_high_names_the_last(machine):
     machine(cuda=2)
-    with pytest.raises(
-        SettingsError, match="no device cuda:2 here, the last one is cuda:1; use --device cuda"
-    ):
+    with pytest.raises(SettingsError, match="no device cuda:2 here, the last one is cuda:1; use device cuda"):
         pick_device("cuda:2")
 
 

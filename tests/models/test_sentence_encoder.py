@@ -239,7 +239,7 @@ def test_a_tokenizer_without_any_end_token_cannot_pad(tiny_gpt2, tmp_path):
 
 def test_a_device_that_is_not_there_is_refused(tiny_bert, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(SettingsError, match="no CUDA device here; use --device cpu"):
+    with pytest.raises(SettingsError, match="no CUDA device here; use device cpu"):
         load_sentence_encoder(str(tiny_bert), device="cuda")
 
 

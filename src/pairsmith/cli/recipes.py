@@ -12,20 +12,20 @@ and results is replaced by ``small`` and by ``large``.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
+from pairsmith.cli.expansion import MOST_STEPS, expanded_steps
 from pairsmith.cli.overrides import ALL, Overrides, by_step, parsed
 from pairsmith.cli.recipe_checks import extra_faults, label_faults
 from pairsmith.cli.setting_texts import map_texts, texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.bundled import is_path, recipe_path
-from pairsmith.core.errors import InputError, SettingsError, UserError, known_names_hint
+from pairsmith.core.errors import InputError, SettingsError, UserError, in_other_words, known_names_hint
 from pairsmith.core.paths import Place, exists, is_url, place
 from pairsmith.core.settings import NoEffectError, NothingIsEmpty, Settings
 from pairsmith.core.validation import KeyPath, ValidationFault, dotted, errors_of, shown_value
@@ -34,9 +34,6 @@ from pairsmith.steps.step import Step, StepTable
 
 RUN_REFERENCE = "@"
 """The reference to the folder of the run itself, with all earlier steps."""
-
-MOST_STEPS = 10_000
-"""Largest number of steps that an entry with ``each`` may stand for."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FILE = re.compile(r"(\.{0,2}/|~)[^:]*|[^:]*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
@@ -117,6 +114,10 @@ class PlannedStep:
 
         return self.step.settings.model_validate(map_texts(self.values, folder))
 
+    def keys(self) -> dict[str, str]:
+        """The name of each setting in messages about the recipe, ``pairs.top_k`` for ``top_k``."""
+        return {name: f"{self.name}.{name}" for name in self.step.settings.model_fields}
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -150,11 +151,12 @@ def load_recipe(
         SettingsError: the recipe or an override has faults; its message lists all of them.
     """
     file = read_yaml(path, SettingsError)
-    reader = _Reader(file, steps, parsed(overrides), file.data.get("seed") if seed is None else seed)
+    of_file = seed is None
+    reader = _Reader(file, steps, parsed(overrides), file.data.get("seed") if of_file else seed, of_file)
     reader.read()
     if reader.faults or reader.unplaced or file.duplicates:
         placed = file.report(reader.faults, reader.place_name)
-        raise SettingsError("\n".join(filter(None, [*reader.unplaced, placed])))
+        raise SettingsError("\n".join(filter(None, [*dict.fromkeys(reader.unplaced), placed])))
     extras = file.data.get("extras")
     extra_names = tuple(map(str, extras)) if isinstance(extras, list) else ()
     if faults := [*extra_faults(extra_names), *label_faults(reader.planned)]:
@@ -178,6 +180,7 @@ class _Reader:
     of_all: Overrides = field(default_factory=dict, init=False)  # overrides by ``*``, for each step
     idle: set[str] = field(default_factory=set, init=False)  # settings of ``of_all`` without effect so far
     seed: Any
+    seed_is_in_file: bool
     names: list[str] = field(default_factory=list)
     planned: list[PlannedStep] = field(default_factory=list)
     results: dict[str, str] = field(default_factory=dict)
@@ -282,9 +285,13 @@ class _Reader:
             step.settings.model_validate(values)
         except ValidationError as error:
             errors = errors_of(error, step.settings)
-        for fault in [*errors, *_check_faults(step, values)]:
+        words = {setting: setting for setting in step.settings.model_fields}
+        for told in [*errors, *_check_faults(step, values)]:
+            fault = replace(told, text=in_other_words(told.text, words))
             if fault.where and (name, str(fault.where[0])) in self.overrides:
                 self.unplaced.append(f"--set {dotted((name, *fault.where))}: {fault.text}")
+            elif fault.where == ("seed",) and not self.seed_is_in_file and "seed" not in settings:
+                self.unplaced.append(f"--seed: {fault.text}")
             else:
                 self._fault((*keys, *fault.where), fault.text)
         return values
@@ -320,32 +327,6 @@ class _Reader:
         if not text.startswith(("./", "../")):
             return text
         return str((self.file.path.parent / text).resolve())
-
-
-def expanded_steps(entry: Any) -> list[Any]:
-    """The entries that an entry with ``each`` stands for, without ``each``; any other entry alone."""
-    grid = entry.get("each") if isinstance(entry, Mapping) else None
-    if not isinstance(grid, Mapping) or not all(isinstance(values, list) for values in grid.values()):
-        return [entry]
-    if prod(map(len, grid.values())) > MOST_STEPS:  # reported as a fault
-        return []
-    rest = {key: value for key, value in entry.items() if key != "each"}
-    return [
-        _filled(rest, dict(zip(map(str, grid), values, strict=True))) for values in product(*grid.values())
-    ]
-
-
-def _filled(value: Any, values: Mapping[str, Any]) -> Any:
-    """``value`` with each name in braces replaced by its value from ``values``, in all texts and keys."""
-    if isinstance(value, str):
-        if value.startswith("{") and value.endswith("}") and value[1:-1] in values:
-            return values[value[1:-1]]  # keeps its type, such as a number
-        for name, replacement in values.items():
-            value = value.replace(f"{{{name}}}", str(replacement))
-        return value
-    if isinstance(value, Mapping):
-        return {_filled(key, values): _filled(part, values) for key, part in value.items()}
-    return [_filled(part, values) for part in value] if isinstance(value, list) else value
 
 
 def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Iterator[str]:

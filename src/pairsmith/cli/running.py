@@ -21,6 +21,7 @@ from pairsmith.core.errors import (
     SettingsError,
     StorageError,
     UserError,
+    errors_in_other_words,
     known_names_hint,
 )
 from pairsmith.core.model_files import trim
@@ -107,7 +108,8 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
         if _reads_run(planned):
             write_json(out / RESULTS, _figures(recipe, out, memory.record)[0])
         try:
-            _run_step(planned, settings, folder, progress, memory)
+            with errors_in_other_words(planned.keys()):
+                _run_step(planned, settings, folder, progress, memory)
             own = _fingerprint(planned, settings)
             memory.finish(
                 planned.name, FinishedStep(fingerprint=fingerprint, own=own, content=_content(folder))
@@ -149,7 +151,8 @@ def _check_evaluation_data(recipe: Recipe, out: Place) -> None:
         check = getattr(planned.step.function(), "check_data", None)
         if check and not refers:
             labels = labels_of_model(planned, recipe.steps)
-            check(planned.settings(out), labels) if labels else check(planned.settings(out))
+            with errors_in_other_words(planned.keys()):
+                check(planned.settings(out), labels) if labels else check(planned.settings(out))
 
 
 def _figures(

@@ -20,7 +20,8 @@ Any other error that reaches the user as a traceback is a bug in pairsmith.
 
 import errno
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from glob import glob
 from pathlib import Path
@@ -47,6 +48,9 @@ _SECRETS = re.compile(
     | (?<![A-Za-z0-9])xox[a-z]-\d[A-Za-z0-9-]{20,}                 # Slack
     """
 )
+
+_COMMAND_OR_OPTION = re.compile(r"\bpairsmith [a-z][^;\n]*|(?<![\w-])--([a-z][a-z0-9-]*[a-z0-9]|[a-z])")
+"""The text of a whole command, whose options stay as they are, or an option outside of a command."""
 
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/\d+")
 
@@ -143,6 +147,32 @@ class WorkerError(PairsmithError):
     """A worker process failed; the shards that were finished before are kept."""
 
     exit_code = 1
+
+
+def in_other_words(text: str, words: Mapping[str, str]) -> str:
+    """``text`` with options of the command line in the words of a recipe or of Python.
+
+    ``words`` has the replacement of each option by the name of its setting: ``top_p`` for ``--top-p``. Other
+    options, and the options of whole commands in the text, stay as they are.
+    """
+
+    def word(match: re.Match[str]) -> str:
+        name = (match[1] or "").replace("-", "_")
+        if name.startswith("no_") and name[3:] in words:
+            return f"{words[name[3:]]} false"
+        return words.get(name, match[0])
+
+    return _COMMAND_OR_OPTION.sub(word, text)
+
+
+@contextmanager
+def errors_in_other_words(words: Mapping[str, str]) -> Iterator[None]:
+    """Put messages of pairsmith's errors ``in_other_words``; the errors stay the same objects."""
+    try:
+        yield
+    except PairsmithError as error:
+        error.args = (in_other_words(str(error), words), *error.args[1:])
+        raise
 
 
 def one_line(text: str) -> str:

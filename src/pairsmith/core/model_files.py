@@ -84,11 +84,9 @@ def pick_device(device: str) -> str:
         raise SettingsError(f"no device is called {device!r}; known: auto, cpu, mps, cuda, cuda:1 …")
     kind, count = match[1], counts[match[1]]
     if count == 0:
-        raise SettingsError(f"no {kind.upper()} device here; use --device cpu")
+        raise SettingsError(f"no {kind.upper()} device here; use device cpu")
     if int(match[2] or 0) >= count:
-        raise SettingsError(
-            f"no device {device} here, the last one is {kind}:{count - 1}; use --device {kind}"
-        )
+        raise SettingsError(f"no device {device} here, the last one is {kind}:{count - 1}; use device {kind}")
     return device
 
 

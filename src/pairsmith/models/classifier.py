@@ -182,7 +182,20 @@ def load_classifier(
     dtype: DtypeName = "float32",
     max_length: int | None = None,
 ) -> TextClassifier:
-    """Load the classifier in the folder ``model``, which ``train-classifier`` wrote.
+    """Load a text classifier: a sentence encoder with a linear head (D14).
+
+    Args:
+        model: a folder that ``train-classifier`` wrote.
+        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; ``auto``: CUDA if available, else MPS, else the CPU.
+        dtype: the weights' number format: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is bfloat16 on
+            a device that has instructions for it, else float32.
+        max_length: the longest input in tokens, including special tokens; None: what the model was trained
+            with or can read.
+
+    Returns:
+        the classifier. ``labels`` are its k labels; for n texts, ``predict`` returns the n predicted labels,
+        ``confidences`` the probability of each label, ``(n, k)`` float32 with rows that sum to 1, and
+        ``scores`` unnormalised log-probabilities, ``(n, k)`` float32.
 
     Args:
         model: the folder.

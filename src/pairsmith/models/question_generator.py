@@ -36,7 +36,7 @@ def separator_of(generator: TextGenerator, separator: str = SEPARATOR) -> int:
     if token is None or token == generator.tokenizer.unk_token_id:
         raise ModelError(
             f"the model knows no token {separator!r} to put between an answer and a question; train one with "
-            "train-asker, or give its --separator"
+            "train-asker, or name its separator"
         )
     return int(token)
 

@@ -54,6 +54,14 @@ def load_sentence_encoder(
         layers: the number of the transformer's first layers that are kept; the final norm is kept, too. None:
             all layers.
         bidirectional: whether the tokens of a causal language model attend to later tokens, too.
+
+    Returns:
+        the ``SentenceTransformer``; its ``encode`` returns the vectors of n texts, ``(n, d)``, float16 with
+        weights in float16, else float32.
+
+    Raises:
+        ModelError: the model cannot be loaded, or is no transformer.
+        SettingsError: there is no such device, number format or pooling, or a number is less than 1.
     """
     model = model_name(model)
     if pooling not in get_args(PoolingName):

@@ -80,7 +80,7 @@ class TrainingHistory:
         before = self.validation.get(0)
         if before is None or round(before, 1) <= round(self.best, 1):
             return kept
-        return f"{kept}; the base was better before training: {before:.1f} (--keep-base would have kept it)"
+        return f"{kept}; the base was better before training: {before:.1f} (keep_base would have kept it)"
 
     def to_json(self) -> dict[str, Any]:
         """The part of ``training.json`` that says how the training went."""
@@ -299,7 +299,7 @@ def train_to_best_step(
         times = "step" if steps == 1 else "steps"
         progress.say(
             f"only {steps} {times} of {options.batch_size} rows, too few to learn much: give more rows, a "
-            "smaller --batch-size or more --epochs"
+            "smaller batch size or more epochs"
         )
     with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
         evaluate = partial(as_usual, setup.measure) if setup.measure else None

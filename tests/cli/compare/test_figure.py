@@ -9,7 +9,7 @@ import yaml
 from pairsmith.cli.app import main
 from pairsmith.cli.compare.figure import check_figure
 from pairsmith.cli.compare.file import Measured
-from pairsmith.cli.recipes import expanded_steps
+from pairsmith.cli.expansion import expanded_steps
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.documents import Document

@@ -144,7 +144,7 @@ def test_the_last_line_says_what_was_written(tiny_gpt2, data, tmp_path, capsys):
     record = json.loads((tmp_path / "out" / "training.json").read_text())
     before, kept = (round(point["spearman"], 1) for point in record["validation"])
     better = (
-        f"; the base was better before training: {before} (--keep-base would have kept it)"
+        f"; the base was better before training: {before} (keep_base would have kept it)"
         if before > kept
         else ""
     )
@@ -158,7 +158,7 @@ def test_without_a_validation_figure_the_last_step_was_kept():
 @pytest.mark.parametrize(
     ("before", "told"),
     [
-        (73.24, "; the base was better before training: 73.2 (--keep-base would have kept it)"),
+        (73.24, "; the base was better before training: 73.2 (keep_base would have kept it)"),
         (71.81, ""),  # no difference at the digits shown
         (71.8, ""),
         (60.0, ""),
@@ -180,7 +180,7 @@ def test_a_training_that_makes_the_base_worse_says_so(tiny_gpt2, tmp_path, capsy
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.endswith(
         "best step 1 of 1, validation spearman 71.8; the base was better before training: 73.2 "
-        "(--keep-base would have kept it)"
+        "(keep_base would have kept it)"
     )
     record = json.loads((tmp_path / "out" / "training.json").read_text())
     assert record["best_step"] == 1  # the start is no candidate
@@ -189,7 +189,7 @@ def test_a_training_that_makes_the_base_worse_says_so(tiny_gpt2, tmp_path, capsy
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(SettingsError, match="no MPS device here; use --device cpu"):
+    with pytest.raises(SettingsError, match="no MPS device here; use device cpu"):
         train_encoder(settings("none", "none", device="mps"), Run(tmp_path / "out", Silent()))
 
 

@@ -205,7 +205,7 @@ def test_probabilities_that_are_no_numbers_are_named(tiny_gpt2):
     model = load_model(str(tiny_gpt2), device="cpu")
     with torch.no_grad():
         model._model.transformer.ln_f.weight.fill_(torch.nan)
-    with pytest.raises(ModelError, match="not finite numbers; use --dtype float32"):
+    with pytest.raises(ModelError, match="not finite numbers; use dtype float32"):
         decoded(model, some_groups(model, 2), rows=8)
 
 

@@ -83,8 +83,10 @@ def generate_pairs(
         seed: seed of every draw, 0 to 2**63 - 1.
         rows: number of prompts that the model computes at once, at least ``rows_needed(task)``; by default as
             many as fit into memory.
-        rule: your own steering rule, used instead of the one that ``decoding`` names: a function of the type
-            ``models.language.combine.Combine``, or its dotted name, ``package.module.function``.
+        rule: your own steering rule, used instead of the one that ``decoding`` names: a function, or its
+            dotted name, ``package.module.function``. It is called with two tensors of one shape,
+            ``(rows, tokens)``: each token's probability after the label's prompt, and the largest of its
+            probabilities after the counter-labels' prompts; it returns a tensor of weights of this shape.
 
     Returns:
         the accepted rows and the rejected tries.
@@ -115,6 +117,9 @@ def generate_texts(
     rule: Combine | str | None = None,
 ) -> GeneratedRows:
     """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
+
+    Returns:
+        the accepted rows and the rejected tries.
 
     Raises:
         SettingsError: ``task`` writes second texts, ``rows`` is too few, there is no such rule, ``decoding``

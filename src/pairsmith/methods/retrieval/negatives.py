@@ -76,7 +76,7 @@ def find_hard_negatives(
         count: largest number of negatives of each pair.
         ranks: the first and the last rank, counted from 1, in the list of the query's nearest texts, from
             which negatives are taken. The query itself, its positives, and copies of any of these have no
-            rank; of several copies of another text only the nearest has one (see ``copy_keys``).
+            rank; of several copies of another text only the nearest has one.
         share: the largest cosine of a negative, as a share of the positive's cosine c, that is
             c - (1 - share) |c|. If a query has several positives, the smallest of their cosines counts.
 

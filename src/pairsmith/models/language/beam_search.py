@@ -160,7 +160,7 @@ def _choices(
     """
     scores = logits.float().log_softmax(dim=1)
     if bool(scores.isnan().any()):
-        raise ModelError("the model's probabilities are not finite numbers; use --dtype float32")
+        raise ModelError("the model's probabilities are not finite numbers; use dtype float32")
     scores.index_fill_(1, banned.to(scores.device), -torch.inf)
     most = min(beams, scores.shape[1])
     ending = endings.to(scores.device)

@@ -283,7 +283,7 @@ class MultiPromptDecoder:
         # The remaining tensors are small, and not every device has float64.
         kept, tokens = choices.kept.cpu(), choices.tokens.cpu()
         if not bool(kept.isfinite().all()):
-            raise ModelError("the model's probabilities are not finite numbers; use --dtype float32")
+            raise ModelError("the model's probabilities are not finite numbers; use dtype float32")
         streams = np.array([group.stream for group in groups], dtype=np.uint64)
         positions = np.array([len(group.tokens) for group in groups])
         numbers = torch.from_numpy(uniforms(self._seed, streams, positions))
