@@ -100,7 +100,7 @@ def test_an_answer_at_another_place_is_taken_where_it_stands_first_by_every_read
         ({"question": " "}, "blank"),
         ({"context": ""}, "blank"),
         ({"answers": {"text": ["dog"], "answer_start": [0]}}, "'dog' does not occur in its context, at 0"),
-        ({"answers": "A man"}, "two lists"),
+        ({"answers": 7}, "two lists"),
         ({"answers": {"text": [" "], "answer_start": [1]}}, "a text is expected"),
         ({"answers": {"text": ["man"], "answer_start": [None]}}, "a character position is expected"),
         ({"starts": {"position": None, "probability": [1.0]}}, "a list of numbers"),

@@ -168,7 +168,17 @@ class TestRows:
         row = {**ROW, "answers": [{"text": "the North Sea", "answer_start": 41}]}
         assert list(read_questions(rows(row))) == [END]
 
-    @pytest.mark.parametrize("answers", [None, [], {"text": [], "answer_start": []}])
+    @pytest.mark.parametrize("answers", [" the Alps ", ["the Alps"], ["the Alps", "Alps"]])
+    def test_an_answer_without_its_start_is_taken_where_it_stands_first(self, rows, answers):
+        expected = WHERE.answers[: 1 if isinstance(answers, str) else len(answers)]
+        assert next(read_questions(rows({**ROW, "answers": answers}))).answers == expected
+
+    def test_a_csv_file_with_the_texts_of_answers(self, put):
+        lines = ["question,context,answers", "Who?,Ann met Bob.,Bob", "When?,Ann met Bob.,"]
+        (question,) = read_questions(put("q.csv", "\n".join(lines)))
+        assert question.answers == (Answer("Bob", 8),)
+
+    @pytest.mark.parametrize("answers", [None, "", [], {"text": [], "answer_start": []}])
     def test_a_question_without_answers_is_left_out(self, rows, answers):
         assert list(read_questions(rows({**ROW, "answers": answers}, ROW))) == [END]
 
@@ -221,8 +231,9 @@ class TestRows:
                 {"answers": {"text": ["Alps"], "answer_start": []}},
                 "q.jsonl:2: answers has to be two lists of one",
             ),
-            ({"answers": "Alps"}, 'or a list of objects with both; it is "Alps"'),
-            ({"answers": ["Alps"]}, 'or a list of objects with both; it is ["Alps"]'),
+            ({"answers": 7}, "or a list of objects with both, or the text of the answer; it is 7"),
+            ({"answers": ["Alps", 7]}, 'or the text of the answer; it is ["Alps", 7]'),
+            ({"answers": "The Alps"}, "the answer 'The Alps' does not occur in its context; answers have"),
         ],
     )
     def test_a_bad_row_is_named(self, rows, change, message):

@@ -3,7 +3,8 @@
 - the official files (``.json``, also ``.gz``), versions 1.1 and 2.0: articles of paragraphs of questions;
 - rows, one per question (JSON Lines, Parquet, a dataset folder, a Hub data set), with columns ``context``,
   ``question`` (``input`` in mined rows) and ``answers``: lists of ``text`` and ``answer_start``, as in the
-  Hub's ``squad``, or a list with both for each answer. ``id`` and ``title`` are optional;
+  Hub's ``squad``; or a list with both for each answer; or only the text of the answer, or a list of texts,
+  each of which is found where it first occurs in the passage. ``id`` and ``title`` are optional;
 - MRQA's files (JSON Lines, also ``.gz``): one passage per row, with all its questions.
 
 By default, questions without an answer are left out.
@@ -169,17 +170,24 @@ def _answers(row: Columns, name: str, where: str, context: str) -> tuple[Answer,
 
 
 def answer_pairs(answers: Any, where: str) -> Iterable[tuple[Any, Any]]:
-    """(text, start) of each answer in a column answers, of either format; the values are not checked."""
+    """(text, start) of each answer in a column answers, of any format; the values are not checked.
+
+    The start is -1 if only the text is given. A blank text, as of a blank field in a CSV file, is no answer.
+    """
     match answers:
         case None:
             return []
+        case str():
+            return [(answers.strip(), -1)] if answers.strip() else []
+        case [*texts] if all(isinstance(text, str) for text in texts):
+            return [(text, -1) for text in texts]
         case {"text": [*texts], "answer_start": [*starts]} if len(texts) == len(starts):
             return zip(texts, starts, strict=True)
         case [*objects] if all(isinstance(answer, Mapping) for answer in objects):
             return [(answer.get("text"), answer.get("answer_start")) for answer in objects]
     raise InputError(
         f"{where}: answers has to be two lists of one length, text and answer_start, or a list of objects "
-        f"with both; it is {json.dumps(answers, default=str)[:60]}"
+        f"with both, or the text of the answer; it is {json.dumps(answers, default=str)[:60]}"
     )
 
 
@@ -199,9 +207,10 @@ def locate_answer(text: object, start: object, context: str, where: str) -> Answ
         return Answer(text, start)
     position = context.find(text)
     if position < 0:
+        stated = f", at {start} or elsewhere" if start >= 0 else ""
         raise InputError(
-            f"{where}: the answer {text[:40]!r} does not occur in its context, at {start} or elsewhere; "
-            "answers have to be copied from the context letter for letter"
+            f"{where}: the answer {text[:40]!r} does not occur in its context{stated}; answers "
+            "have to be copied from the context letter for letter"
         )
     return Answer(text, position)
 
