@@ -35,6 +35,19 @@ def three(tmp_path):
     return folder(tmp_path / "in", train=["a", "b"], validation=["v"], test=["t"])
 
 
+@pytest.mark.parametrize("splits", [False, True])
+def test_a_folder_of_save_to_disk_is_told_from_a_dataset_folder(tmp_path, splits):
+    import datasets
+
+    rows = datasets.Dataset.from_dict({"text": ["a"]})
+    saved = datasets.DatasetDict({"train": rows}) if splits else rows
+    saved.save_to_disk(tmp_path / "saved")
+    with pytest.raises(
+        InputError, match=r"was written by save_to_disk of datasets; write a file with to_parqu"
+    ):
+        texts(str(tmp_path / "saved"))
+
+
 def test_a_split_is_named_behind_the_folder(three):
     assert texts(f"{three}:train") == ["a", "b"]
     assert texts(f"{three}/:test") == ["t"]

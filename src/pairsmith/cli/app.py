@@ -152,11 +152,13 @@ def step_command(step: Step) -> Callable[..., None]:
             value = getattr(settings, name)
             if isinstance(value, str) and value != CLOZE:
                 (check_model if check is check_name else check)(value)
-        from pairsmith.runs import Run  # imports torch, so it comes after the checks: mistakes show at once
+        # These import torch, so they come after the checks: mistakes show at once.
+        from pairsmith.runs import DatasetFolder, Run
 
         progress = _progress(quiet)
-        step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
-        if out is not None and not getattr(settings, "world_size", None):
+        result = step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
+        without_rows = isinstance(result, DatasetFolder) and not result.manifest.counts.rows
+        if out is not None and not without_rows and not getattr(settings, "world_size", None):
             for number, command in enumerate(step.commands_after(settings, out)):
                 progress.say(f"{'or:  ' if number else 'next:'} {command}")
 

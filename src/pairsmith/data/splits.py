@@ -21,6 +21,9 @@ DOCUMENT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".pdf")
 ABOUT_DATA = frozenset({"changelog", "citation", "licence", "license", "notice", "readme"})
 """Stems of files that describe a data set, such as ``README.md``, and are no documents of it."""
 
+_SAVED_TO_DISK = ("dataset_info.json", "dataset_dict.json")
+"""Records in the folders of a ``Dataset`` and a ``DatasetDict`` that were saved to disk."""
+
 Say = Callable[[str], None]
 
 _FIRST_FOLDERS = 20
@@ -137,6 +140,11 @@ def folder_files(path: Place) -> list[Place]:
     if not files:
         if kind := folder_kind(path):
             raise InputError(f"{path} is {kind}, which holds no rows; give a file or a dataset folder")
+        if any(size_of(path / record) is not None for record in _SAVED_TO_DISK):
+            raise InputError(
+                f"{path} was written by save_to_disk of datasets; write a file with to_parquet instead, e.g. "
+                f"load_from_disk({str(path)!r}).to_parquet('rows.parquet'), of a DatasetDict for each split"
+            )
         raise InputError(
             f"{path} is a folder without data/*.parquet; give a file or a dataset folder{chunk_first(path)}"
         )

@@ -187,6 +187,23 @@ def test_of_a_folder_the_split_test_is_measured_on(reader, data, tmp_path, sayin
     assert "in: its split test is measured on; train is not" in capsys.readouterr().err
 
 
+def test_questions_without_answers_are_left_out_and_counted(reader, data, tmp_path, saying, capsys):
+    saying("The woman", "stock", "horse", "on the beach.")
+    whole = evaluate_qa(settings(reader, data), Run(tmp_path / "whole", Silent()))
+    asked = {
+        "id": "e",
+        "question": "Who?",
+        "context": CONTEXTS[0],
+        "answers": {"text": [], "answer_start": []},
+    }
+    data.write_text(f"{json.dumps(asked)}\n{data.read_text()}")
+    results = evaluate_qa(settings(reader, data), Run(tmp_path / "out", Progress()))
+    assert "1 of 5 questions have no answer and are left out" in capsys.readouterr().err
+    assert results["count"] == 4
+    assert results["about"]["inputs"] == whole["about"]["inputs"]
+    assert [line["id"] for line in predictions(tmp_path / "out")] == ["a", "b", "c", "d"]
+
+
 def test_the_batch_size_changes_nothing(reader, data, tmp_path):
     for size in (1, 8):
         evaluate_qa(settings(reader, data, batch_size=size), Run(tmp_path / str(size), Silent()))

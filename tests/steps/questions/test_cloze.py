@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pairsmith.cli.app import main
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress, Silent
@@ -186,3 +187,16 @@ def test_passages_are_counted_in_words_and_marks_and_finders_are_known():
     assert asker.length("Don't go, Anna!") == 7
     with pytest.raises(SettingsError, match="no answer finder is called 'rules'"):
         ClozeGenerator(AskSettings(inputs=["x"], model="cloze", answers="rules").options)
+
+
+def test_after_a_run_without_rows_no_command_is_named_that_would_fail(tmp_path, capsys):
+    texts = tmp_path / "texts.txt"
+    said = {}
+    for name, text in {"none": "hello", "some": PASSAGE}.items():
+        texts.write_text(text)
+        with pytest.raises(SystemExit, match="0"):
+            main(["ask", "--inputs", str(texts), "--model", "cloze", "--out", str(tmp_path / name)])
+        said[name] = capsys.readouterr().err
+    assert "no row was kept" in said["none"]
+    assert "next:" not in said["none"]
+    assert "next: pairsmith relabel" in said["some"]

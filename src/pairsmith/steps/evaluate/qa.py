@@ -53,21 +53,30 @@ class Answered:
 
 
 def _read(settings: EvaluateQaSettings) -> list[Question]:
-    return list(read_questions(settings.data))
+    return list(read_questions(settings.data, unanswered=True))
+
+
+def _with_answers(questions: Sequence[Question]) -> list[Question]:
+    """The questions that can be scored."""
+    return [question for question in questions if question.answers]
 
 
 def _hash(_: EvaluateQaSettings, read: Callable[[], Sequence[Question]]) -> dict[str, str]:
     rows: JSON = [
-        [question.id, question.context, question.question, list(question.golds)] for question in read()
+        [question.id, question.context, question.question, list(question.golds)]
+        for question in _with_answers(read())
     ]
     return {"data": hash_rows(rows)}
 
 
 def _compute(settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress) -> Evaluated:
-    everything = sum(1 for _ in read_questions(settings.data, unanswered=True))
-    if left_out := everything - len(questions):
-        progress.say(f"{left_out:,} of {everything:,} questions have no answer and are left out")
-    answered = answerer(settings, progress)(questions)
+    scored = _with_answers(questions)
+    if left_out := len(questions) - len(scored):
+        progress.say(
+            f"{left_out:,} of {len(questions):,} questions have no answer and are left out: the figures are "
+            "those of SQuAD 1.1, over the questions with answers"
+        )
+    answered = answerer(settings, progress)(scored)
     figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
     return figures, [answer.to_json() for answer in answered]
 
@@ -132,7 +141,7 @@ def qa_table(results: Mapping[str, Any]) -> str:
 
 def _plan(settings: EvaluateQaSettings, before: Before) -> Estimate:
     """Answer a sample of the questions."""
-    questions = _read(settings)
+    questions = _with_answers(_read(settings))
     return extrapolated(
         partial(answerer, settings, Silent(), untrained=settings.model in before),
         questions,
