@@ -156,7 +156,7 @@ def step_command(step: Step) -> Callable[..., None]:
 
         progress = _progress(quiet)
         step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
-        if out is not None and not getattr(settings, "world_size", None):
+        if out is not None and not (getattr(settings, "world_size", None) or step.previews(settings)):
             for number, command in enumerate(step.commands_after(settings, out)):
                 progress.say(f"{'or:  ' if number else 'next:'} {command}")
 
