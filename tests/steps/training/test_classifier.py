@@ -435,7 +435,7 @@ def test_long_labels_that_begin_alike_are_shown_whole():
     results = {
         "count": 6,
         "largest": 33.0,
-        **{name: 50.0 for name in ("accuracy", "macro_f1")},
+        **dict.fromkeys(("accuracy", "macro_f1"), 50.0),
         **{f"{name}_ci": [40.0, 60.0] for name in ("accuracy", "macro_f1")},
         "labels": dict.fromkeys(labels, figures),
         "confusion": {label: dict.fromkeys(labels, 1) for label in labels},

@@ -92,14 +92,14 @@ class TransformersModel:
     def _checked(self, tokens: list[int]) -> list[int]:
         """``tokens``, unless the model has no vector for one: on a GPU it would end the whole process.
 
-        A tokenizer may have more tokens than the model as long as prompts hold none of them, such as a padding
-        token that was added later.
+        A tokenizer may have more tokens than the model as long as prompts hold none of them, such as a
+        padding token that was added later.
         """
         if tokens and (largest := max(tokens)) >= self._embedded:
             raise ModelError(
                 f"model {self.name}: its tokenizer gives the token {largest}, but the model has only "
-                f"{self._embedded:,} tokens; save the model's own tokenizer into its folder, or fit the model to "
-                "this one with resize_token_embeddings"
+                f"{self._embedded:,} tokens; save the model's own tokenizer into its folder, or fit the model "
+                "to this one with resize_token_embeddings"
             )
         return tokens
 

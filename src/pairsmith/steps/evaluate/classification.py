@@ -114,7 +114,7 @@ def classification_table(results: Mapping[str, Any]) -> str:
 
 
 def _shown_names(labels: Iterable[str]) -> dict[str, str]:
-    """For each label its first ``_SHOWN`` characters in one line; the whole line where these are not unique."""
+    """For each label its first ``_SHOWN`` characters in one line, or all where these are not unique."""
     lines = {label: one_line(label) for label in labels}
     cut = Counter(line[:_SHOWN] for line in lines.values())
     return {label: line[:_SHOWN] if cut[line[:_SHOWN]] == 1 else line for label, line in lines.items()}
