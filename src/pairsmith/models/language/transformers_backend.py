@@ -98,8 +98,8 @@ class TransformersModel:
         if tokens and (largest := max(tokens)) >= self._embedded:
             raise ModelError(
                 f"model {self.name}: its tokenizer gives the token {largest}, but the model has only "
-                f"{self._embedded:,} tokens; save the model's own tokenizer into its folder, or fit the model "
-                "to this one with resize_token_embeddings"
+                f"{self._embedded:,} tokens; save the model's own tokenizer into its folder, or fit the "
+                "model to this one with resize_token_embeddings"
             )
         return tokens
 
