@@ -57,7 +57,13 @@ def demo():
 @pytest.fixture
 def invoke(demo, monkeypatch):
     steps = {
-        "demo": Step(DemoSettings, demo, "Do a demonstration.", preview_setting="preview"),
+        "demo": Step(
+            DemoSettings,
+            demo,
+            "Do a demonstration.",
+            preview_setting="preview",
+            next_commands=("pairsmith report --data {out}",),
+        ),
         "evaluate-demo": Step(DemoSettings, demo, "Measure the demonstration."),
     }
 
@@ -193,6 +199,14 @@ def test_out_is_needed_unless_nothing_is_written(invoke, demo):
     assert result.stderr == "pairsmith: error: --out is missing; give the folder to write to\n"
     assert invoke("demo", "--source", "x", "--preview", "3").exit_code == 0
     assert len(demo.runs) == 1
+
+
+def test_a_preview_with_a_folder_names_no_command_that_reads_the_folder(invoke, demo):
+    written, previewed = (invoke("demo", "--source", "x", "--out", "o", "--preview", n) for n in ("0", "3"))
+    assert "next: pairsmith report --data o\n" in written.stderr
+    assert previewed.exit_code == 0
+    assert "next:" not in previewed.output
+    assert len(demo.runs) == 2
 
 
 def test_an_error_for_people_is_one_line_without_traceback(invoke, demo):

@@ -158,7 +158,8 @@ def step_command(step: Step) -> Callable[..., None]:
         progress = _progress(quiet)
         result = step.run(settings, Run(place(out or "."), progress, fresh, kept=out is not None))
         without_rows = isinstance(result, DatasetFolder) and not result.manifest.counts.rows
-        if out is not None and not without_rows and not getattr(settings, "world_size", None):
+        unfinished = getattr(settings, "world_size", None) or step.previews(settings)
+        if out is not None and not without_rows and not unfinished:
             for number, command in enumerate(step.commands_after(settings, out)):
                 progress.say(f"{'or:  ' if number else 'next:'} {command}")
 

@@ -88,9 +88,13 @@ class Step:
         names = ({"base", "model"} & fields) - self.checks.keys()
         return {**self.checks, **dict.fromkeys(sorted(names), check_name)}
 
+    def previews(self, settings: Settings) -> bool:
+        """Whether the step, with these settings, shows a preview and writes nothing."""
+        return bool(self.preview_setting and getattr(settings, self.preview_setting))
+
     def needs_folder(self, settings: Settings) -> bool:
         """Whether the step, with these settings, needs a folder to write to."""
-        if self.preview_setting and getattr(settings, self.preview_setting):
+        if self.previews(settings):
             return False
         return not self.folder_setting or bool(getattr(settings, self.folder_setting))
 

@@ -166,6 +166,23 @@ def test_a_folder_without_tokenizer_is_named(tiny_gpt2, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_a_tokenizer_with_more_tokens_than_the_model(tiny_gpt2):
+    network = AutoModelForCausalLM.from_pretrained(tiny_gpt2)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_gpt2)
+    plain = tokenizer("some words")["input_ids"]
+    size = len(tokenizer)
+    tokenizer.add_tokens(["<later>"])  # never resized to
+    tokenizer.chat_template = "{{ messages[0].content }}"
+    assert network.get_input_embeddings().num_embeddings == size
+    model = TransformersModel(network, tokenizer, name="mine", revision="0")
+    assert model.encode("some words") == plain
+    says = f"model mine: its tokenizer gives the token {size}, but the model has only {size:,} tokens; save"
+    with pytest.raises(ModelError, match=says):
+        model.encode("some <later> words")
+    with pytest.raises(ModelError, match=says):
+        model.encode_chat("some <later> words", '"')
+
+
 def test_a_folder_that_is_no_model(tmp_path, tiny_gpt2):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError, match="holds no config.json"):

@@ -24,7 +24,7 @@ from pairsmith.models.classifier import TextClassifier, load_classifier, text_un
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.evaluate.classification import evaluate_classification
+from pairsmith.steps.evaluate.classification import classification_table, evaluate_classification
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.training.classifier import plan_train_classifier, train_classifier
 from pairsmith.steps.training.settings import TrainClassifierSettings
@@ -426,3 +426,21 @@ def test_a_classifier_by_hand(tiny_bert):
         encoder, ("x", "y"), np.zeros((2, width), np.float32), np.array([0, 1], np.float32)
     )
     assert classifier.predict(["anything"]) == ["y"]
+
+
+def test_long_labels_that_begin_alike_are_shown_whole():
+    alike = ["invoice received twice by a private customer", "invoice received twice by a company"]
+    labels = [*alike, "another matter, named at great length"]
+    figures = {"count": 2, "precision": 50.0, "recall": 50.0, "f1": 50.0}
+    results = {
+        "count": 6,
+        "largest": 33.0,
+        **dict.fromkeys(("accuracy", "macro_f1"), 50.0),
+        **{f"{name}_ci": [40.0, 60.0] for name in ("accuracy", "macro_f1")},
+        "labels": dict.fromkeys(labels, figures),
+        "confusion": {label: dict.fromkeys(labels, 1) for label in labels},
+    }
+    table = classification_table(results)
+    assert [table.count(label) for label in alike] == [3, 3]  # its figures, its line and its column
+    assert labels[2] not in table
+    assert table.count(labels[2][:24]) == 3

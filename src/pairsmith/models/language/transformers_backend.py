@@ -55,6 +55,7 @@ class TransformersModel:
     def __init__(self, model: Any, tokenizer: Any, *, name: str, revision: str) -> None:
         self._model = model.eval()
         self.vocab_size: int = model.get_output_embeddings().out_features
+        self._embedded: int = model.get_input_embeddings().num_embeddings
         self._tokenizer = tokenizer
         self.name = name
         self.revision = revision
@@ -70,7 +71,7 @@ class TransformersModel:
         tokens: list[int] = self._tokenizer(text, verbose=False)["input_ids"]
         if tokens and tokens[-1] in self._closing:  # some tokenizers append an end token to every text
             tokens = tokens[:-1]
-        return tokens
+        return self._checked(tokens)
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
         """The tokens of a chat in the tokenizer's template, ending with the given beginning of the answer."""
@@ -84,7 +85,23 @@ class TransformersModel:
             text: str = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
         except Exception as error:  # templates are programs
             raise ModelError(f"model {self.name}: its chat template fails: {first_line(error)}") from error
-        return list(self._tokenizer(text + answer, add_special_tokens=False, verbose=False)["input_ids"])
+        return self._checked(
+            list(self._tokenizer(text + answer, add_special_tokens=False, verbose=False)["input_ids"])
+        )
+
+    def _checked(self, tokens: list[int]) -> list[int]:
+        """``tokens``, unless the model has no vector for one: on a GPU it would end the whole process.
+
+        A tokenizer may have more tokens than the model as long as prompts hold none of them, such as a
+        padding token that was added later.
+        """
+        if tokens and (largest := max(tokens)) >= self._embedded:
+            raise ModelError(
+                f"model {self.name}: its tokenizer gives the token {largest}, but the model has only "
+                f"{self._embedded:,} tokens; save the model's own tokenizer into its folder, or fit the "
+                "model to this one with resize_token_embeddings"
+            )
+        return tokens
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens, without special tokens and without any tidying of spaces."""

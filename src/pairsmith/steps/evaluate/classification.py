@@ -1,6 +1,7 @@
 """Text classification: does a classifier predict the labels that people gave to texts (D14)?"""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -94,8 +95,9 @@ def _unknown_labels(
 
 def classification_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as plain tables."""
-    labels = {one_line(label): figures for label, figures in results["labels"].items()}
-    width = max(8, *(len(label[:_SHOWN]) for label in labels)) + 2
+    labels = results["labels"]
+    names = _shown_names(labels)
+    width = max(8, *map(len, names.values())) + 2
     lines = [
         f"{results['count']:,} texts",
         f"accuracy ×100 (95 %)  {with_interval(results, 'accuracy')}",
@@ -108,15 +110,22 @@ def classification_table(results: Mapping[str, Any]) -> str:
     for label, figures in labels.items():
         columns = [_shown(figures[name]) for name in ("precision", "recall", "f1")]
         lines.append(
-            f"{label[:_SHOWN]:<{width}}{figures['count']:>7}{columns[0]:>11}{columns[1]:>9}{columns[2]:>9}"
+            f"{names[label]:<{width}}{figures['count']:>7}{columns[0]:>11}{columns[1]:>9}{columns[2]:>9}"
         )
     if len(labels) <= _SHOWN:
         lines += ["", "number of texts by their label (lines) and by the predicted label (columns)"]
-        lines.append(" " * width + "".join(f"{label[:_SHOWN]:>{width}}" for label in labels))
+        lines.append(" " * width + "".join(f"{names[label]:>{width}}" for label in labels))
         for label, row in results["confusion"].items():
             counts = "".join(f"{count:>{width}}" for count in row.values())
-            lines.append(f"{one_line(label)[:_SHOWN]:<{width}}{counts}")
+            lines.append(f"{names[label]:<{width}}{counts}")
     return "\n".join(lines)
+
+
+def _shown_names(labels: Iterable[str]) -> dict[str, str]:
+    """For each label its first ``_SHOWN`` characters in one line, or all where these are not unique."""
+    lines = {label: one_line(label) for label in labels}
+    cut = Counter(line[:_SHOWN] for line in lines.values())
+    return {label: line[:_SHOWN] if cut[line[:_SHOWN]] == 1 else line for label, line in lines.items()}
 
 
 def _when_all_correct(results: Mapping[str, Any]) -> list[str]:
