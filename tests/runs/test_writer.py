@@ -9,6 +9,7 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.schemas import SCORED_PAIR
 from pairsmith.runs import DatasetFolder, hash_file, lock
 from pairsmith.runs.folder import FORMAT
+from pairsmith.runs.identity import _excerpts
 
 
 class TestWhatIsWritten:
@@ -281,6 +282,18 @@ class TestRefusing:
         for pipe in (go, went, there, come):
             os.close(pipe)
         assert free
+
+
+def test_two_long_values_are_shown_where_they_differ():
+    one, other = (
+        f"Task: Write a sentence about {what}, and more. {'word ' * 9}" for what in ("food", "a dog")
+    )
+    long = "The same beginning of both instructions, as people write them. "
+    assert _excerpts(long + one, long + other) == (
+        "…te a sentence about food, and more. word word word word wo…",
+        "…te a sentence about a dog, and more. word word word word w…",
+    )
+    assert _excerpts("5", "7" * 70) == ("5", "7" * 59 + "…")
 
 
 class TestFreshAndForeign:

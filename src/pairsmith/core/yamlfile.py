@@ -18,6 +18,12 @@ MAX_BYTES = 1_000_000
 _HALF = re.compile("[\ud800-\udfff]")
 """An unpaired surrogate: only an escape sequence can write it, and it cannot be encoded in a file."""
 
+_ADVICE = {
+    "mapping values are not allowed": "; a value with a colon needs quotation marks, or a block after |-",
+    "'\\t'": "; indent with spaces, not tabs",
+}
+"""What to do about PyYAML's commonest complaints, by a part of each."""
+
 
 @dataclass(frozen=True, slots=True)
 class YamlFile:
@@ -83,7 +89,9 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         line = mark.line + 1 if mark else 1
-        raise error(f"{path}:{line}: not valid YAML: {fault.problem or fault.context}") from None
+        problem = fault.problem or fault.context or ""
+        advice = next((text for part, text in _ADVICE.items() if part in problem), "")
+        raise error(f"{path}:{line}: not valid YAML: {problem}{advice}") from None
     except yaml.reader.ReaderError as fault:
         line = text.count("\n", 0, fault.position) + 1
         character = text[fault.position]

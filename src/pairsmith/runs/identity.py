@@ -94,7 +94,7 @@ def differences(earlier: Manifest, identity: Identity) -> list[str]:
                 what += " is another, or was trained again"
             if key[0] == "inputs" and _ABSENT not in (one, other):
                 what += " is another, or has changed"
-            changes.append(f"{what}: {_show(one)} there, {_show(other)} here")
+            changes.append("{}: {} there, {} here".format(what, *_excerpts(_show(one), _show(other))))
     return changes or ["fingerprint: a password or token differs, or the manifest was changed by hand"]
 
 
@@ -139,5 +139,18 @@ def _show(value: Any) -> str:
     if isinstance(value, str) and len(value) == 64 and all(digit in "0123456789abcdef" for digit in value):
         return f"{value[:12]}…"
     text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
-    text = " ".join(text.split())
+    return " ".join(text.split())
+
+
+def _excerpts(one: str, other: str) -> tuple[str, str]:
+    """At most 60 characters of each of two different texts, with the first place where they differ."""
+    same = next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+    start = same - 20 if max(len(one), len(other)) > 60 and same > 50 else 0
+    first, second = (f"…{text[start:]}" if start else text for text in (one, other))
+    return _cut(first), _cut(second)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"

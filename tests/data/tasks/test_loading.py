@@ -189,7 +189,8 @@ def test_an_encoding_other_than_utf8_names_the_line(write):
     ("text", "line", "words"),
     [
         ("name: [a\nkind: pair\n", 2, "not valid YAML: expected"),
-        ("name: a\n\tkind: pair\n", 2, "not valid YAML: "),
+        ("name: a\n\tkind: pair\n", 2, "cannot start any token; indent with spaces, not tabs"),
+        ('name: Text: "\n', 1, "not allowed here; a value with a colon needs quotation marks, or a block"),
         ("name: a\n---\nname: b\n", 2, "not valid YAML: but found another document"),
         (
             "name: !!python/object/apply:os.system ['true']\n",
