@@ -299,6 +299,13 @@ def test_validation_pairs_that_cannot_choose_a_step_are_refused():
             call()
 
 
+@pytest.mark.parametrize("overrides", ["pairs.top_k=10", {"pairs.top_k": 10}, [None], 3, None])
+def test_overrides_of_a_recipe_are_a_list_of_texts(overrides, tmp_path):
+    with pytest.raises(InputError, match="^overrides must be a list of texts"):
+        pairsmith.run_recipe("quickstart", tmp_path / "run", overrides=overrides)
+    assert not (tmp_path / "run").exists()
+
+
 def test_names_of_test_sets_may_be_an_array_but_no_single_text():
     with pytest.raises(SettingsError, match="suites are names of a folder's test sets"):
         pairsmith.evaluate_sts(LOADED, [PAIR], suites=np.array(["sts12", "sick"]))

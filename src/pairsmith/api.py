@@ -299,6 +299,7 @@ def run_recipe(
         raise SettingsError(f"out must be the path of a folder, not of the type {type(out).__name__}")
     if seed is not None:
         seed = checked_whole_number(seed, "seed")
+    overrides = checked_texts(overrides, "overrides")
     with errors_in_other_words({"set": "overrides", "seed": "seed", "out": "out"}):
         planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
         return run_planned(planned, place(str(out)), progress or Silent())
