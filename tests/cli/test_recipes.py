@@ -1271,7 +1271,7 @@ def test_faults_name_keys_of_the_recipe_and_not_options_of_a_command(recipe):
     settings = "{model: 'pairsmith:tiny', pairs: org/rows, cue: x, best: 3}"
     path = recipe(f"name: a\nsteps:\n  - {{name: b, step: filter, settings: {settings}}}\n")
     assert faults(path, STEPS) == [
-        "small.yaml:3: b: cue has no effect without judge likelihood; leave it out"
+        "small.yaml:3: b.settings: cue has no effect without judge likelihood; leave it out"
     ]
 
 
