@@ -10,7 +10,7 @@ import torch
 from tests.heard import Heard
 
 from pairsmith.cli import planning
-from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.recipes import find_recipe, load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.core import model_files
 from pairsmith.core.errors import StorageError
@@ -422,3 +422,14 @@ def test_a_plan_counts_no_encoding_whose_vectors_are_on_the_disk(world, tiny_ber
     assert encode() == {"negatives", "shorter"}
     world["filter-queries"]("first", vectors=str(tmp_path / "kept"))
     assert encode() == {"shorter"}
+
+
+def test_the_retriever_recipe_encodes_its_chunks_once_for_an_encoder(tmp_path):
+    recipe = load_recipe(find_recipe("retriever"), overrides=[f"chunks.documents=[{tmp_path}]"])
+    vectors = {
+        planned.name: kept_vectors.corpus_vectors(planned.step.settings.model_validate(planned.values))
+        for planned in recipe.steps
+    }
+    assert vectors["kept"] == vectors["negatives"] == vectors["before"] != ""
+    dtypes = {name: json.loads(vectors[name])["dtype"] for name in ("before", "after")}
+    assert dtypes["before"] == dtypes["after"]
