@@ -389,6 +389,14 @@ def test_numpy_texts_become_plain_texts():
             "rule must be a function or its dotted",
         ),
         (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda *_: None),
+            "the rule must return a tensor of the shape of its arguments, (",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, _: p[:1]),
+            "the rule must return a tensor of the shape of its arguments, (",
+        ),
+        (
             lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule="guidance"),
             "no rule is called 'guidance'; give package.module.function, or name a built-in rule in decoding",
         ),

@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from tests.heard import Heard
 
 from pairsmith.cli import planning
 from pairsmith.cli.recipes import find_recipe, load_recipe
 from pairsmith.cli.running import run_recipe
+from pairsmith.core import model_files
 from pairsmith.core.errors import StorageError
 from pairsmith.core.paths import place
 from pairsmith.data.query_rows import read_corpus
-from pairsmith.runs import Run, resolve_dtype, storage
+from pairsmith.runs import Run, storage
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps import kept_vectors
 from pairsmith.steps.corpora import corpus as encoding
@@ -76,7 +78,7 @@ def test_a_block_is_encoded_once(tmp_path):
 )  # fmt: skip
 def test_all_that_decides_vectors_has_files_of_its_own(change, tmp_path, monkeypatch):
     monkeypatch.setattr(kept_vectors, "pick_device", str)
-    monkeypatch.setattr("torch.cuda.get_device_name", GPUS.get)
+    monkeypatch.setattr(kept_vectors, "processor_of", str)
     assert vectors(tmp_path, ["a"])[1]
     assert vectors(tmp_path, ["a"], **change)[1]
     assert not vectors(tmp_path, ["a"], **change)[1]
@@ -89,15 +91,23 @@ def test_other_texts_have_files_of_their_own(texts, tmp_path):
     assert vectors(tmp_path, texts)[1]
 
 
-GPUS = {"cuda:0": "NVIDIA H200", "cuda:1": "NVIDIA H200", "cuda:2": "NVIDIA L4"}
-
-
-def test_two_gpus_of_a_model_count_as_one_and_other_models_do_not(tmp_path, monkeypatch):
+def test_two_gpus_count_as_one_only_if_they_are_the_same_model(tmp_path, monkeypatch):
     monkeypatch.setattr(kept_vectors, "pick_device", str)
-    monkeypatch.setattr("torch.cuda.get_device_name", GPUS.get)
+    models = {"cuda:0": "NVIDIA H200", "cuda:1": "NVIDIA H200", "cuda:2": "NVIDIA L4"}
+    monkeypatch.setattr(torch.cuda, "get_device_name", models.__getitem__)
     vectors(tmp_path, ["a"], device="cuda:0")
     assert not vectors(tmp_path, ["a"], device="cuda:1")[1]
     assert vectors(tmp_path, ["a"], device="cuda:2")[1]
+
+
+def test_cpus_with_other_instructions_count_as_others(tmp_path, monkeypatch):
+    vectors(tmp_path, ["a"])
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2000")
+        assert vectors(tmp_path, ["a"])[1]
+    has = model_files.processor_has
+    monkeypatch.setattr(model_files, "processor_has", lambda name: has(name) != (name == "amx_fp16"))
+    assert vectors(tmp_path, ["a"])[1]
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda _: b"", lambda data: data[:-1] + b"\1"])
@@ -293,7 +303,7 @@ def test_no_encoder_is_loaded_for_a_corpus_whose_vectors_are_kept(world, tmp_pat
 def test_a_folder_that_is_a_file_is_told_in_a_line(world, tmp_path):
     (tmp_path / "file").touch()
     for name in ("filter-queries", "evaluate retrieval"):
-        with pytest.raises(StorageError, match="file cannot be made: a file has this name") as error:
+        with pytest.raises(StorageError, match="is a file, so no folder can be there") as error:
             world[name](name, vectors=str(tmp_path / "file"))
         assert "\n" not in str(error.value)
     heard = Heard()
@@ -379,13 +389,47 @@ def test_an_encoding_that_an_earlier_step_keeps_takes_no_time():
     alone = estimate.with_kept_vectors()
     assert (alone.seconds, alone.shared, alone.encoding) == (7.0, 5.0, 0.0)
     assert replace(estimate, shared=0.0).with_kept_vectors().shared == 0.0
+    third = estimate.with_kept_vectors(1 / 3)
+    assert (third.seconds, third.shared, third.encoding) == pytest.approx((9.0, 7.0, 2.0))
 
 
-def test_the_retriever_recipe_encodes_its_chunks_once_by_the_untrained_encoder(tmp_path):
+ON_DISK = """
+name: small
+steps:
+  - name: negatives
+    step: negatives
+    settings:
+      {pairs: ./queries.jsonl, corpus: [./chunks.jsonl], encoder: MODEL, vectors: ./kept, dtype: float32,
+       shard_size: 15}
+  - name: shorter
+    step: negatives
+    settings:
+      {pairs: ./queries.jsonl, corpus: [./chunks.jsonl], encoder: MODEL, vectors: ./kept, dtype: float32,
+       shard_size: 15, max_length: 8}
+"""
+
+
+@pytest.mark.slow
+def test_a_plan_counts_no_encoding_whose_vectors_are_on_the_disk(world, tiny_bert, tmp_path, monkeypatch):
+    (tmp_path / "small.yaml").write_text(ON_DISK.replace("MODEL", str(tiny_bert)))
+    (tmp_path / "kept").mkdir()
+    monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
+
+    def encode():
+        estimates = planning.plan_recipe(load_recipe(tmp_path / "small.yaml"), Heard())
+        return {name for name, estimate in estimates.items() if estimate.encoding}
+
+    assert encode() == {"negatives", "shorter"}
+    world["filter-queries"]("first", vectors=str(tmp_path / "kept"))
+    assert encode() == {"shorter"}
+
+
+def test_the_retriever_recipe_encodes_its_chunks_once_for_an_encoder(tmp_path):
     recipe = load_recipe(find_recipe("retriever"), overrides=[f"chunks.documents=[{tmp_path}]"])
-    settings = {
-        step.name: resolve_dtype(step.step.settings.model_validate(step.values)) for step in recipe.steps
+    vectors = {
+        planned.name: kept_vectors.corpus_vectors(planned.step.settings.model_validate(planned.values))
+        for planned in recipe.steps
     }
-    decided = {name: kept_vectors.corpus_vectors(settings[name]) for name in ("kept", "negatives", "before")}
-    assert decided["kept"] == decided["negatives"] == decided["before"] != ""
-    assert settings["after"].dtype == settings["before"].dtype
+    assert vectors["kept"] == vectors["negatives"] == vectors["before"] != ""
+    dtypes = {name: json.loads(vectors[name])["dtype"] for name in ("before", "after")}
+    assert dtypes["before"] == dtypes["after"]

@@ -143,7 +143,7 @@ def _estimate(
     kind: str, settings: Any, before: Mapping[str, Estimate], bases: Mapping[str, str], begun: float
 ) -> Estimate:
     from pairsmith.runs import resolve_dtype
-    from pairsmith.steps.kept_vectors import corpus_vectors
+    from pairsmith.steps.kept_vectors import corpus_vectors, kept_share
 
     step, settings = STEPS[kind], resolve_dtype(settings)
     step.planner()  # imports the libraries
@@ -151,6 +151,8 @@ def _estimate(
     estimate, vectors = plan_step(step, settings, before, bases), corpus_vectors(settings)
     if vectors and any(earlier.vectors == vectors for earlier in before.values()):
         estimate = estimate.with_kept_vectors()
+    elif vectors:
+        estimate = estimate.with_kept_vectors(kept_share(settings, before))
     return replace(estimate, starting=starting, vectors=vectors)
 
 

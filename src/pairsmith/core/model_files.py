@@ -90,14 +90,6 @@ def pick_device(device: str) -> str:
     return device
 
 
-def device_model(device: str) -> str:
-    """The model of a device as ``pick_device`` returns it: the name of a GPU, else ``cpu`` or ``mps``."""
-    import torch
-
-    kind = device.partition(":")[0]
-    return str(torch.cuda.get_device_name(device)) if kind == "cuda" else kind
-
-
 def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float16"]:
     """The number format for the setting ``dtype`` on a device as ``pick_device`` returns it.
 
@@ -108,6 +100,23 @@ def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float
     if dtype == "auto":
         return "bfloat16" if multiplies_fast("bfloat16", device) else "float32"
     return cast(Literal["float32", "bfloat16", "float16"], dtype)
+
+
+def processor_of(device: str) -> str:
+    """The processor behind a device as ``pick_device`` returns it, as far as it decides a model's numbers.
+
+    It is the name of a GPU's model, or the instructions of a CPU for products of numbers: by other ones a
+    model's numbers differ in their last bits, also in the same number format.
+    """
+    import torch
+
+    if device.startswith("cuda"):
+        return torch.cuda.get_device_name(device)
+    if device != "cpu":
+        return device
+    return " ".join(
+        ["cpu", torch.backends.cpu.get_cpu_capability(), *filter(processor_has, (*_BFLOAT16, *_FLOAT16))]
+    )
 
 
 def multiplies_fast(dtype: str, device: str) -> bool:

@@ -30,10 +30,18 @@ class Estimate:
     encoding: float = 0.0  # seconds of the run time in which a corpus is encoded
     vectors: str = ""  # what decides the vectors of this corpus that the step keeps; empty if it keeps none
 
-    def with_kept_vectors(self) -> Self:
-        """The estimate if an earlier step keeps the vectors of the corpus, so that they are only read."""
-        shared = max(0.0, self.shared - self.encoding)
-        return replace(self, seconds=self.seconds - self.encoding, shared=shared, encoding=0.0)
+    def with_kept_vectors(self, share: float = 1.0) -> Self:
+        """The estimate if an earlier step or run keeps this share of the corpus's vectors, 0 to 1.
+
+        These vectors are only read.
+        """
+        read = share * self.encoding
+        return replace(
+            self,
+            seconds=self.seconds - read,
+            shared=max(0.0, self.shared - read),
+            encoding=self.encoding - read,
+        )
 
     def seconds_with(self, workers: int) -> float:
         """The run time in seconds with this many workers, each with the computing power of one worker now."""

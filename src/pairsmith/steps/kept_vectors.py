@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from safetensors import SafetensorError
@@ -12,10 +13,13 @@ from safetensors.numpy import load, save
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import StorageError
-from pairsmith.core.model_files import device_model, pick_device
-from pairsmith.core.model_names import DtypeName, PoolingName
-from pairsmith.core.paths import Place, inside, reaching, remove_files, size_of
+from pairsmith.core.model_files import pick_device, processor_of
+from pairsmith.core.model_names import DtypeName, PoolingName, model_revision
+from pairsmith.core.paths import Place, inside, is_folder, place, reaching, remove_files, size_of
 from pairsmith.core.settings import Settings
+from pairsmith.data.beir import in_beir
+from pairsmith.data.chunk_rows import read_passages
+from pairsmith.runs.estimate import Before
 from pairsmith.runs.storage import canonical_json, write_atomic
 from pairsmith.runs.work import Advance
 
@@ -59,8 +63,8 @@ class KeptVectors:
     ) -> Self:
         """The vectors by an encoder.
 
-        The arguments decide the vectors. Batch sizes and the model of the GPU do so too, as they change the
-        last bits.
+        The arguments decide the vectors. Batch sizes and the processor do so too, as they change the last
+        bits; two GPUs of the same model count as one, as do two CPUs with the same instructions.
 
         Args:
             folder: the folder of the files.
@@ -76,7 +80,7 @@ class KeptVectors:
                 {
                     "layout": _LAYOUT,
                     "encoder": revision,
-                    "device": device_model(pick_device(device)),
+                    "device": processor_of(pick_device(device)),
                     "dtype": dtype,
                     "max_length": max_length,
                     "batch_size": batch_size,
@@ -106,14 +110,19 @@ class KeptVectors:
 
     def has_all(self, blocks: Iterable[Sequence[str]], say: Callable[[str], None]) -> bool:
         """Whether the vectors of all blocks are in the folder; ``say`` reports how many texts have them."""
+        kept, total = self.counts(blocks)
+        if kept:
+            say(f"the vectors of {kept:,} of {total:,} texts are already in {self.folder}")
+        return kept == total
+
+    def counts(self, blocks: Iterable[Sequence[str]]) -> tuple[int, int]:
+        """The number of texts in blocks whose vectors are in the folder, and the number of all texts."""
         total = kept = 0
         for texts in blocks:
             total += len(texts)
             with reaching(self.folder, StorageError):
                 kept += len(texts) if size_of(self._file(texts)) is not None else 0
-        if kept:
-            say(f"the vectors of {kept:,} of {total:,} texts are already in {self.folder}")
-        return kept == total
+        return kept, total
 
     def _file(self, texts: Sequence[str]) -> Place:
         digest = sha256(self.deciding.encode())
@@ -128,14 +137,40 @@ def corpus_vectors(settings: Settings) -> str:
 
     If two steps have the same text, the second one reads the vectors that the first one saved.
     """
+    values = _corpus_values(settings)
+    return canonical_json(values) if values else ""
+
+
+def kept_share(settings: Settings, before: Before) -> float:
+    """The share, 0 to 1, of the texts of a step's corpus whose vectors an earlier run has kept.
+
+    It is 0 if an earlier step, one of ``before``, will make the corpus or the encoder.
+    """
+    values = _corpus_values(settings)
+    if not values or before.keys() & {values["model"], *values["corpus"]}:
+        return 0.0
+    if not is_folder(place(values["vectors"])):
+        return 0.0
+    folder, sources, column, size = (
+        values.pop(name) for name in ("vectors", "corpus", "corpus_column", "shard_size")
+    )
+    revision, prompt = model_revision(values.pop("model")), values.pop("document_prompt")
+    vectors = KeptVectors.of(place(folder), revision, prompt=prompt, **values)
+    texts = (row.whole for source in sources for row in read_passages(in_beir(source), column))
+    kept, total = vectors.counts(iter(lambda: list(islice(texts, size)), []))
+    return kept / max(1, total)
+
+
+def _corpus_values(settings: Settings) -> dict[str, Any]:
+    """The settings that decide the vectors of its corpus that a step keeps; empty if the step keeps none."""
     if not (getattr(settings, "vectors", None) and getattr(settings, "corpus", None)):
-        return ""
+        return {}
     if "encoder" in (values := settings.model_dump(mode="json")):
         values["model"] = values["encoder"]
     defaults = {"corpus_column": None, "batch_size": 1_024, "batch_tokens": None, "pooling": "default"}
     defaults |= {"document_prompt": None, "dimensions": None, "shard_size": BLOCK}
     names = {"vectors", "corpus", "model", "device", "dtype", "max_length", *defaults}
-    return canonical_json({name: values.get(name, defaults.get(name)) for name in names})
+    return {name: values.get(name, defaults.get(name)) for name in names}
 
 
 def _read(file: Place) -> Float32s | None:

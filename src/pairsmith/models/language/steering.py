@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pairsmith.core.errors import SettingsError
 from pairsmith.models.language.combine import Combine, counter_maximum, favours_main
 from pairsmith.models.language.sampling import Sampling, truncate
 
@@ -126,10 +127,22 @@ def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> 
     if not bool(steered.any()):
         return p_main
     if bool(steered.all()):
-        return rule(p_main, p_counter)
+        return _combined(rule, p_main, p_counter)
     result = p_main.clone()
-    result[steered] = rule(p_main[steered], p_counter[steered])
+    result[steered] = _combined(rule, p_main[steered], p_counter[steered])
     return result
+
+
+def _combined(rule: Combine, p_main: Tensor, p_counter: Tensor) -> Tensor:
+    """What a rule returns, which may be the caller's own; it is checked to have the shape of ``p_main``."""
+    combined = rule(p_main, p_counter)
+    if not isinstance(combined, Tensor) or combined.shape != p_main.shape:
+        returned = tuple(combined.shape) if isinstance(combined, Tensor) else type(combined).__name__
+        raise SettingsError(
+            "the rule must return a tensor of the shape of its arguments, "
+            f"{tuple(p_main.shape)}, not {returned}"
+        )
+    return combined
 
 
 def normalisers(logits: Tensor) -> Tensor:
