@@ -241,7 +241,7 @@ def _connect(address: str | None) -> Any:
             logging_level=logging.ERROR,
             include_dashboard=False if new else None,
         )
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except Exception as error:  # Ray raises Exception itself if it does not start in time
         where = f"--ray-address {address}: no Ray cluster answers there" if address else "Ray does not start"
         raise SettingsError(f"{where} ({first_line(error)})") from None
     finally:
