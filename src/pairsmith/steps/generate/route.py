@@ -249,8 +249,8 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
         description=" ".join(
             [
                 task.description,
-                f"The language model `{model}` wrote them by an instruction for each label, which is the "
-                "row's label: treat the labels as noisy.",
+                f"The language model `{model}` wrote them, following an instruction for each label. A row's "
+                "label is the one that it was written for: expect some to be wrong.",
                 f"{decoding.rule.capitalize()} kept it from writing texts that fit a label's counter-labels "
                 "better (the method DINO)."
                 if steered
