@@ -42,7 +42,7 @@ class Settings(BaseModel):
         ``model`` and the settings of ``in_command`` are included unless they are empty.
         """
         fields, hidden = type(self).model_fields, self._marked("decides_rows") - self.in_command()
-        values = {name: getattr(self, name) for name in fields if name not in hidden}
+        values = {name: value for name, value in self if name not in hidden}
         defaults = {name: fields[name].get_default(call_default_factory=True) for name in values}
         named = {"model", *self.in_command()}
         return {

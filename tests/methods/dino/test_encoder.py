@@ -112,11 +112,14 @@ def test_the_card_says_what_it_was_trained_on(trained, tiny_gpt2):
     assert yaml.safe_load(head)["library_name"] == "sentence-transformers"
     assert "base_model" not in yaml.safe_load(head)
     assert "`gpt2`" in body
-    assert "| data | the dataset folder `pairs`, last step `generate`, fingerprint `" in body
+    assert "| data | the dataset folder `pairs` (last step `generate`, fingerprint `" in body
     assert "was trained to come close to the score of the pair" in body
-    assert "| pairs | 48 |\n| validation | 16, a split of the same data: where a program scored" in body
+    assert (
+        "| training pairs | 48 |\n| validation examples | 16 of the same data, whose scores are by a program if"
+        in body
+    )
     assert "chosen by the Spearman correlation (×100)" in body
-    assert "36 steps of 8 examples" in body
+    assert "Steps: 36, each of 8 examples" in body
     assert str(tiny_gpt2) not in text
 
 
@@ -618,9 +621,9 @@ def test_pairs_may_be_in_any_file_or_in_one_split(tiny_gpt2, data, tmp_path):
     (tmp_path / "pairs.tsv").write_text("\n".join(lines))
     train_encoder(settings(tiny_gpt2, tmp_path / "pairs.tsv", max_steps=1), Run(tmp_path / "a", Silent()))
     card = (tmp_path / "a" / "README.md").read_text()
-    assert "| data | `pairs.tsv` |\n| pairs | 2 |\n| validation | 0 |" in card
+    assert "| data | `pairs.tsv` |\n| training pairs | 2 |\n| validation examples | 0 |" in card
     train_encoder(settings(tiny_gpt2, f"{data}:validation", max_steps=1), Run(tmp_path / "b", Silent()))
-    assert "| validation | 0 |" in (tmp_path / "b" / "README.md").read_text()
+    assert "| validation examples | 0 |" in (tmp_path / "b" / "README.md").read_text()
     (tmp_path / "d" / "data").mkdir(parents=True)
     for split in ("validation", "test"):
         pq.write_table(pairs(2), tmp_path / "d" / "data" / f"{split}-00000.parquet")

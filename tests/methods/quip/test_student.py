@@ -344,7 +344,7 @@ def test_answers_behind_what_is_read_are_left_out_and_counted(quick_bert, data, 
     )
     card = (run.out / "README.md").read_text()
     assert "| passages | 3 |\n| questions | 4 |\n" in card
-    assert "| left out, as the answer is beyond the tokens that are read | 2 |" in card
+    assert "| questions left out: the answer is beyond the tokens that are read | 2 |" in card
     with pytest.raises(InputError, match=r"first 16 tokens .* no answer to any of the 1 questions; .*larger"):
         infuse(settings(quick_bert, late, **cut), Run(tmp_path / "none", Silent()))
 

@@ -173,7 +173,7 @@ def test_cross_validation_chooses_among_several(given, tmp_path):
     record = json.loads((tmp_path / "model" / "training.json").read_text())
     assert record["measured_on"] == "cross-validation"
     assert record["c"] == min(record["choices"], key=lambda choice: choice["log_loss"])["c"]
-    assert "that was tried, on cross-validation;" in (tmp_path / "model" / "README.md").read_text()
+    assert "that was tried, measured on cross-validation (" in (tmp_path / "model" / "README.md").read_text()
 
 
 def test_a_label_with_one_text_leaves_nothing_to_choose_by(given, tmp_path):
@@ -263,7 +263,7 @@ def test_one_label_is_warned_of(trained, tmp_path):
             ROWS,
             {"model": "pairsmith:tiny", "name": ["pos=good", "neg=bad"]},
             InputError,
-            "--name describes pos, neg; .* --map bad=LABEL, or describe them with --name$",
+            "--name describes neg, pos; .* --map bad=LABEL, or describe them with --name$",
         ),
         (ROWS, {"model": "pairsmith:tiny"}, ModelError, "pairsmith:tiny is no classifier; .* --name good="),
         (ROWS, {"model": "no/such/folder"}, ModelError, "no/such/folder"),
@@ -415,7 +415,7 @@ def test_from_python(tiny_bert):
         pairsmith.train_classifier(encoder, rows, c=[-1.0])
     with pytest.raises(InputError, match="does not know the labels fair; it knows bad, good"):
         pairsmith.evaluate_classification(classifier, [LabelledText("1", "x", "fair")])
-    with pytest.raises(InputError, match="there are no texts"):
+    with pytest.raises(InputError, match="texts is empty; give at least one LabelledText"):
         pairsmith.evaluate_classification(classifier, [])
 
 

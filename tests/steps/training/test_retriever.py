@@ -116,11 +116,11 @@ def test_the_card_and_the_facts(given, tmp_path, capsys):
     text = (tmp_path / "out" / "README.md").read_text()
     assert "# A retriever of documents for queries" in text
     for fact in (
-        "rows | 6",
+        "training rows | 6",
         "duplicate rows left out | 2",
-        "negatives | 12",
+        "negatives of all rows | 12",
         "objective | ranking",
-        "validation | 0",
+        "validation examples | 0",
     ):
         assert f"| {fact} |" in text
     assert "encode_query" in text
