@@ -152,7 +152,7 @@ def _check_evaluation_data(recipe: Recipe, out: Place) -> None:
         if check and not refers:
             labels = labels_of_model(planned, recipe.steps)
             with errors_in_other_words(planned.keys()):
-                check(planned.settings(out), labels) if labels else check(planned.settings(out))
+                check(planned.settings(out), labels)
 
 
 def _figures(
