@@ -186,28 +186,15 @@ def load_classifier(
 
     Args:
         model: a folder that ``train-classifier`` wrote.
-        device: ``cpu``, ``cuda``, ``cuda:1`` or ``mps``; ``auto``: CUDA if available, else MPS, else the CPU.
-        dtype: the weights' number format: ``float32``, ``bfloat16`` or ``float16``; ``auto`` is bfloat16 on
-            a device that has instructions for it, else float32.
-        max_length: the longest input in tokens, including special tokens; None: what the model was trained
-            with or can read.
-
-    Returns:
-        the classifier. ``labels`` are its k labels; for n texts, ``predict`` returns the n predicted labels,
-        ``confidences`` the probability of each label, ``(n, k)`` float32 with rows that sum to 1, and
-        ``scores`` unnormalised log-probabilities, ``(n, k)`` float32.
-
-    Args:
-        model: the folder.
         device: as for ``load_encoder``.
         dtype: number format of the encoder's weights, as for ``load_encoder``; the head's are float32.
         max_length: the longest text in tokens, including special tokens; it is limited by the encoder's
             context.
 
     Returns:
-        The classifier, with its k ``labels``. For n texts, ``predict`` returns n labels, ``scores`` the
-        unnormalised log-probability of each label, ``(n, k)`` float32, and ``confidences`` the probabilities,
-        ``(n, k)`` float32.
+        the classifier, whose ``labels`` are k texts. For n texts, ``predict`` returns n labels, ``scores``
+        the unnormalised log-probability of each label, ``(n, k)`` float32, and ``confidences`` the
+        probabilities, ``(n, k)`` float32, whose rows sum to 1.
 
     Raises:
         ModelError: the folder holds no classifier, or a damaged one.

@@ -35,9 +35,6 @@ def load_sentence_encoder(
 ) -> SentenceTransformer:
     """Load ``model`` as a ``SentenceTransformer``.
 
-    For n texts its ``encode`` returns their vectors, ``(n, d)``, as an array of NumPy: float16 if the weights
-    are float16, else float32.
-
     Args:
         model: a folder or Hub id of a sentence-transformers model, or of any transformers encoder or
             causal language model; a GGUF file; ``pairsmith:tiny``; ``embedded:all-minilm-l6-v2`` or
@@ -56,8 +53,8 @@ def load_sentence_encoder(
         bidirectional: whether the tokens of a causal language model attend to later tokens, too.
 
     Returns:
-        the ``SentenceTransformer``; its ``encode`` returns the vectors of n texts, ``(n, d)``, float16 with
-        weights in float16, else float32.
+        the encoder; its ``encode`` returns the vectors of n texts as a NumPy array, ``(n, d)``, float16 if
+        the weights are float16, else float32.
 
     Raises:
         ModelError: the model cannot be loaded, or is no transformer.

@@ -116,7 +116,7 @@ class KeptVectors:
         return kept == total
 
     def counts(self, blocks: Iterable[Sequence[str]]) -> tuple[int, int]:
-        """The number of texts in blocks whose vectors are in the folder, and the number of all texts."""
+        """How many texts of the blocks have their vectors in the folder, and how many texts there are."""
         total = kept = 0
         for texts in blocks:
             total += len(texts)
@@ -133,9 +133,9 @@ class KeptVectors:
 
 
 def corpus_vectors(settings: Settings) -> str:
-    """What decides the vectors of its corpus that a step keeps; empty if the step keeps none.
+    """The settings that decide the vectors of a step's corpus, as JSON; empty if the step saves no vectors.
 
-    If two steps have the same text, the second one reads the vectors that the first one saved.
+    If two steps have the same JSON, the second one reads the vectors that the first one saved.
     """
     values = _corpus_values(settings)
     return canonical_json(values) if values else ""

@@ -42,8 +42,8 @@ class Step:
     planned_rows_setting: str = ""
     # Commands that users may run next. {out} and {names of settings} are replaced by the step's values.
     next_commands: tuple[str, ...] = ()
-    # The numbers in the ``results.json`` of an evaluation, as keys joined by dots; a word in capitals stands
-    # for a name from the data or the settings. Empty if they are not listed.
+    # The figures in the ``results.json`` of an evaluation, as keys joined by dots; a key in capitals stands
+    # for a name from the data or the settings. Empty: the step's figures are not listed.
     figures: tuple[str, ...] = ()
     of_runs: bool = False  # whether the step can read the folder of a recipe's run
 

@@ -262,12 +262,10 @@ STEPS: StepTable = {
         figures=(
             *("auroc", "count", "positives", "layer", "layers.LAYER", "trained_on"),
             *(
-                "few_shot.frozen.f1",
-                "few_shot.frozen.error",
-                "few_shot.frozen.splits.N",
-                "few_shot.frozen.shots",
+                f"few_shot.{way}.{name}"
+                for way in ("frozen", "tuned")
+                for name in ("f1", "error", "splits.N", "shots")
             ),
-            *("few_shot.tuned.f1", "few_shot.tuned.error", "few_shot.tuned.splits.N", "few_shot.tuned.shots"),
         ),
     ),
     "evaluate-ner": Step(

@@ -278,11 +278,12 @@ def test_rows_of_tokens_and_tags(tmp_path):
             read_tagged(path)
 
 
-def test_parquet_files_name_what_their_numbers_stand_for(tmp_path):
+def rows_with_class_numbers():
+    """The sentences as `datasets` holds them: tags are numbers, whose names are stored with the columns."""
     import datasets
 
     tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
-    rows = datasets.Dataset.from_dict(
+    return datasets.Dataset.from_dict(
         {
             "tokens": [list(sentence.words) for sentence in SENTENCES],
             "ner_tags": [[tags.index(tag) for tag in sentence.tags] for sentence in SENTENCES],
@@ -294,6 +295,10 @@ def test_parquet_files_name_what_their_numbers_stand_for(tmp_path):
             }
         ),
     )
+
+
+def test_parquet_files_name_what_their_numbers_stand_for(tmp_path):
+    rows = rows_with_class_numbers()
     (tmp_path / "data").mkdir()
     file = tmp_path / "data" / "train-00000-of-00001.parquet"
     rows.to_parquet(file)
@@ -305,28 +310,14 @@ def test_parquet_files_name_what_their_numbers_stand_for(tmp_path):
 
 
 def test_a_hub_data_set_names_what_its_numbers_stand_for(student, tmp_path, monkeypatch):
-    import datasets
-
-    tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
-    rows = datasets.Dataset.from_dict(
-        {
-            "tokens": [list(sentence.words) for sentence in SENTENCES],
-            "ner_tags": [[tags.index(tag) for tag in sentence.tags] for sentence in SENTENCES],
-        },
-        features=datasets.Features(
-            {
-                "tokens": datasets.List(datasets.Value("string")),
-                "ner_tags": datasets.List(datasets.ClassLabel(names=tags)),
-            }
-        ),
-    )
+    rows = rows_with_class_numbers()
     requests = []
 
     def load(*named, split, streaming):
         requests.append((*named, split))
         return rows.to_iterable_dataset() if streaming else rows
 
-    monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr("datasets.load_dataset", load)
     assert read_tagged("org/names:test") == SENTENCES
     assert set(requests) == {("org/names", "test")}
     assert read_tagged("org/names/small:test") == SENTENCES

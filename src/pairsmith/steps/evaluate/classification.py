@@ -122,7 +122,7 @@ def classification_table(results: Mapping[str, Any]) -> str:
 
 
 def _shown_names(labels: Iterable[str]) -> dict[str, str]:
-    """For each label its first ``_SHOWN`` characters in one line, or all where these are not unique."""
+    """Each label as the table shows it: its first ``_SHOWN`` characters, or all if labels share these."""
     lines = {label: one_line(label) for label in labels}
     cut = Counter(line[:_SHOWN] for line in lines.values())
     return {label: line[:_SHOWN] if cut[line[:_SHOWN]] == 1 else line for label, line in lines.items()}

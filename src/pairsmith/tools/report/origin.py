@@ -41,7 +41,7 @@ def checked(folder: DatasetFolder, against: Sequence[str]) -> str:
 
 
 FEWEST_ROWS = 100
-"""Of fewer rows the checks say little: a share among them is uncertain by ten points and more."""
+"""The checks say little about fewer rows: a share of them is uncertain by ten percentage points or more."""
 
 
 def verdict(rows: int, findings: Sequence[Finding]) -> str:
