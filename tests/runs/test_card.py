@@ -1,4 +1,5 @@
 import re
+import shlex
 
 import pytest
 import yaml
@@ -20,6 +21,7 @@ from pairsmith.data.schemas import (
 from pairsmith.runs import Card, FolderWriter, Identity, Run
 from pairsmith.runs.attribution import displayed_options
 from pairsmith.runs.card import repeat
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.generate.settings import GenerateSettings
 
 NASTY = 'x: "y" | `code` \n---\n# [a](b) <script>\x07 \\ *'
@@ -241,6 +243,12 @@ def test_the_command_that_repeats_a_step_has_no_private_paths_and_no_defaults(tm
         assert absent not in options
     text = repeat("generate", "0.1.0", options)
     assert f"```sh\npairsmith generate {options} --out FOLDER\n```" in text
+
+
+@pytest.mark.parametrize("text", ["x" * 300, "~nobody"])
+def test_a_text_that_can_be_no_path_is_an_option_like_any_other(text):
+    given = EvaluateClassificationSettings(model="pairsmith:tiny", data="x", text_column=text)
+    assert f"--text-column {shlex.quote(text)}" in displayed_options(given)
 
 
 def test_measured_scores_are_no_labels(tmp_path):

@@ -19,7 +19,7 @@ from pairsmith.core.bundled import is_bundled
 from pairsmith.core.errors import PairsmithError
 from pairsmith.core.gguf import SMOLLM2, hub_repository
 from pairsmith.core.model_names import EMBEDDED, is_hub_id
-from pairsmith.core.paths import MANIFEST, Place, expanded_path, is_folder, place, size_of
+from pairsmith.core.paths import MANIFEST, Place, exists, expanded_path, is_folder, place, size_of
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.data.files.folders import printable_name
 from pairsmith.data.sources import hub_name, is_hub_data
@@ -90,9 +90,8 @@ def displayed_options(settings: Settings) -> str:
             continue
         for item in value if isinstance(value, list | tuple) else [value]:
             text = str(item)
-            is_place = (
-                name in type(settings).in_command() or "://" in text or Path(text).expanduser().exists()
-            )
+            is_place = name in type(settings).in_command() or "://" in text or text.startswith("~")
+            is_place = is_place or exists(Path(text))
             words += [option, shlex.quote(model_display_name(text) if is_place else text)]
     return " ".join(words)
 

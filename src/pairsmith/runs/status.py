@@ -125,8 +125,7 @@ def _lines(path: Place) -> Iterator[str]:
     if size_of(path) is not None:
         raise FolderError(f"{path} is a file; give the folder of a step or of a recipe's run")
     if not is_folder(path):
-        fault = f"there is no folder {path}" if size_of(path) is None else f"{path} is a file"
-        raise FolderError(f"{fault}; give the folder of a step or of a recipe's run")
+        raise FolderError(f"there is no folder {path}; give the folder of a step or of a recipe's run")
     ranks = rank_folders(path)
     status = status_of(path)
     if status or ranks:
