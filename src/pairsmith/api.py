@@ -66,8 +66,8 @@ def make_training_set(
         the training rows, the validation rows, and the rejected rows.
 
     Raises:
-        InputError: ``rows`` is empty, or contains an object that is not a row, a blank label or one that the
-            task does not have, or rows of several classes.
+        InputError: ``rows`` is empty or has rows of several classes, an object that is not a row, a blank
+            label, or a label that the task does not have.
         SettingsError: an option is unknown or has an invalid value, or the task is not loaded.
     """
     if "data" in options:
