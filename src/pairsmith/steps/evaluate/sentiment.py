@@ -93,8 +93,7 @@ def sentiment_figures(
 
     ``gold`` is ``(n,)``, whether each text is positive; both classes occur. Each of the ``bootstrap``
     resamples draws n texts with replacement; ``seed`` alone decides which, so that all figures are computed
-    over the same resamples. ``fifth_prompt`` is the accuracy of the prompt ``RATIONALES``, the paper's best on
-    SST-2, if there is such a prompt.
+    over the same resamples. ``fifth_prompt`` is the accuracy of the prompt ``RATIONALES``, if there is one.
     """
     figures: dict[str, Any] = {}
     for name in CALIBRATIONS:
