@@ -55,14 +55,17 @@ class Sources:
     citations: tuple[str, ...] = ()
 
 
-def sources_of(*, models: Iterable[str] = (), data: Iterable[str | Place] = ()) -> Sources:
+def sources_of(
+    *, models: Iterable[str] = (), data: Iterable[str | Place] = (), papers: Iterable[str] = ()
+) -> Sources:
     """The models and data that a step uses; in place of those that pairsmith made, their own sources.
 
-    ``models`` and ``data`` are names, paths or URLs. Each source and each citation is listed once.
+    ``models`` and ``data`` are names, paths or URLs; ``papers`` are further works to cite, which come first.
+    Each source and each citation is listed once.
     """
     sources = [*(_source(name, "model") for name in models), *(_source(name, "data") for name in data)]
     made_with = dict.fromkeys(credit for source in sources for credit in source.credits)
-    citations = [line for source in sources for line in source.citations]
+    citations = [*papers, *(line for source in sources for line in source.citations)]
     citations += [line for credit in made_with for line in credit.citations]
     return Sources(tuple(made_with), tuple(dict.fromkeys(citations)))
 

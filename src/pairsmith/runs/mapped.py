@@ -101,7 +101,6 @@ def commit_each(
     load: Load[W, RowsAndRejects],
     items: Iterable[W],
     where: ExecutorChoice,
-    run: Run,
     *,
     title: str,
     unit: str,
@@ -116,13 +115,13 @@ def commit_each(
         load: loads the work in each worker; the work turns an item into rows and rejects.
         items: the inputs of the shards that are not finished.
         where: where the work is done.
-        run: shows the progress.
         title: label of the progress bar.
         unit: what the progress bar counts, in the plural.
         done: number of units that an earlier run has finished, at which the bar starts.
         total: number of units of the whole work.
         model: name of the model that ``load`` loads, for a message; "" for none.
     """
+    run = writer.run
     if done < total:
         say_loading(run, model)
     with run.progress.task(title, total, unit) as bar:
@@ -145,7 +144,6 @@ def commit_records(
     count: int,
     size: int,
     where: ExecutorChoice,
-    run: Run,
     *,
     title: str,
     unit: str,
@@ -154,7 +152,7 @@ def commit_records(
     """Process ``count`` records in shards of ``size``, and commit each shard; see ``commit_each``."""
     remaining, done = shards_left(writer, -(-count // size), count, size)
     shards = record_shards(records, size, remaining)
-    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=count, model=model)
+    commit_each(writer, load, shards, where, title=title, unit=unit, done=done, total=count, model=model)
 
 
 def shards_left(writer: FolderWriter, shards: int, count: int, size: int) -> tuple[list[int], int]:
@@ -167,16 +165,16 @@ def shards_left(writer: FolderWriter, shards: int, count: int, size: int) -> tup
     return remaining, count - sum(max(0, min(size, count - number * size)) for number in remaining)
 
 
-def nothing_to_do(writer: FolderWriter, run: Run) -> DatasetFolder:
+def nothing_to_do(writer: FolderWriter) -> DatasetFolder:
     """The folder of a step that an earlier run has finished; the user is told so."""
-    run.progress.say(f"{run.out} is finished already; nothing to do")
+    writer.run.progress.say(f"{writer.run.out} is finished already; nothing to do")
     return writer.folder()
 
 
-def finished(writer: FolderWriter, card: Card, run: Run) -> DatasetFolder:
+def finished(writer: FolderWriter, card: Card) -> DatasetFolder:
     """Finish the folder of a step, and tell the user how many rows it has."""
     folder = writer.finish(card)
-    run.progress.say(summary(folder))
+    writer.run.progress.say(summary(folder))
     return folder
 
 

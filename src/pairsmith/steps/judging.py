@@ -172,7 +172,6 @@ def _judge_shards(
         partial(_load, options, learns_from and learns_from(), revision, schema),
         (RowShard(number, shard(number)) for number in remaining),
         ExecutorChoice(options.executor, options.workers, options.ray_address),
-        run,
         title=title,
         model=options.model,
         unit=unit,

@@ -173,7 +173,6 @@ def commit_reusing(
     count: int,
     size: int,
     where: ExecutorChoice,
-    run: Run,
     *,
     reuse: Reuse[T, E] | None,
     title: str,
@@ -184,12 +183,13 @@ def commit_reusing(
 
     With ``reuse``, shards whose items all keep their rows are committed first.
     """
+    progress = writer.run.progress
     fill: Callable[[RecordShard[T]], Shard[T, E]] = reuse.fill if reuse else _without_earlier
     shard_count = -(-count // size)
     if reuse:
         kept = total = 0
         remaining, done = shards_left(writer, shard_count, count, size)
-        with run.progress.task("look for earlier rows", count, unit) as bar:
+        with progress.task("look for earlier rows", count, unit) as bar:
             bar.skip(done)
             for shard in map(fill, record_shards(records, size, remaining)):
                 left = sum(record.left for record in shard.records)
@@ -200,13 +200,13 @@ def commit_reusing(
                     writer.commit(shard.number, {"train": rows}, rejects)
                 bar.advance(len(shard.records))
         if total:
-            run.progress.say(
+            progress.say(
                 f"{kept:,} of {total:,} {reuse.items} to do are as in {reuse.path} and keep their "
                 f"{reuse.rows}"
             )
     remaining, done = shards_left(writer, shard_count, count, size)
     shards = map(fill, record_shards(records, size, remaining))
-    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=count, model=model)
+    commit_each(writer, load, shards, where, title=title, unit=unit, done=done, total=count, model=model)
 
 
 def _without_earlier(shard: RecordShard[T]) -> Shard[T, Any]:

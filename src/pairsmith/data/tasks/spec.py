@@ -21,6 +21,7 @@ QUOTE = '"'
 
 TaskKind = Literal["pair", "text"]
 Format = Literal["plain", "chat"]
+RuleName = Literal["self-debiasing", "guidance", "contrast"]
 SchemaKind = Literal["scored_pair", "labelled_pair", "labelled_text"]
 T = TypeVar("T")
 
@@ -126,7 +127,7 @@ class Decoding(Settings):
         ge=1,
         description="Maximum number of attempts for each input and label; in a text task, for each text.",
     )
-    rule: Literal["self-debiasing", "guidance", "contrast"] = Field(
+    rule: RuleName = Field(
         default="self-debiasing",
         description="How a label's prompt is combined with those of its counter-labels: the paper's "
         "self-debiasing, classifier-free guidance, or contrastive decoding.",

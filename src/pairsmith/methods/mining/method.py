@@ -35,9 +35,9 @@ from pairsmith.methods.mining.units import AnswerInPassage
 from pairsmith.models.unit_vectors import distinct_unit_vectors
 from pairsmith.runs.sorting import Rows
 from pairsmith.search.exact import two_way_search
-from pairsmith.search.margin import MarginName
+from pairsmith.search.names import MarginName, RetrievalName
 from pairsmith.search.permitted import SPARE
-from pairsmith.search.selection import RetrievalName, pairs_of, select_pairs
+from pairsmith.search.selection import pairs_of, select_pairs
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.text.instructed import INSTRUCTION, QuestionExample
 
+QuestionDecoding = Literal["nucleus", "beams"]
 CLOZE = "cloze"
 """The name of the generator without a model."""
 
@@ -48,7 +49,7 @@ class GenerationOptions:
     batch_size: int | None = None
     seed: int = 1
     top_p: float = 0.6
-    decoding: Literal["nucleus", "beams"] = "nucleus"
+    decoding: QuestionDecoding = "nucleus"
     beams: int = 20
     separator: str = "<sep>"
     instruction: str = INSTRUCTION
@@ -65,7 +66,7 @@ class GenerationOptions:
             raise SettingsError(f"max_length must be at least 1, or None, not {self.max_length}")
         if not 0 < self.top_p <= 1:
             raise SettingsError(f"top_p must be above 0 and at most 1, not {self.top_p}")
-        if self.decoding not in ("nucleus", "beams"):
-            raise SettingsError(f"decoding must be nucleus or beams, not {self.decoding!r}")
+        if self.decoding not in (names := get_args(QuestionDecoding)):
+            raise SettingsError(f"decoding must be {' or '.join(names)}, not {self.decoding!r}")
         if "{passage}" not in self.instruction:
             raise SettingsError("the instruction has no {passage}, which stands for the passage")

@@ -82,11 +82,13 @@ def contrast(p_main: Tensor, p_counter: Tensor, strength: float = 0.5, plausible
 
 def rule_of(decoding: Decoding) -> Combine:
     """The rule that ``decoding`` names, with its parameters bound; D3 by default."""
-    if decoding.rule == "guidance":
-        return partial(guidance, scale=decoding.scale)
-    if decoding.rule == "contrast":
-        return partial(contrast, strength=decoding.strength, plausible=decoding.plausible)
-    return partial(self_debias, decay=decoding.decay, floor=decoding.floor)
+    match decoding.rule:  # mypy reports a name without a case
+        case "self-debiasing":
+            return partial(self_debias, decay=decoding.decay, floor=decoding.floor)
+        case "guidance":
+            return partial(guidance, scale=decoding.scale)
+        case "contrast":
+            return partial(contrast, strength=decoding.strength, plausible=decoding.plausible)
 
 
 def named_rule(rule: Combine | str | None) -> Combine | None:

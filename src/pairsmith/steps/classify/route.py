@@ -66,7 +66,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         planned=-(-count // settings.shard_size),
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     commit_records(
         writer,
         partial(_load_worker, settings, revision, names),
@@ -74,12 +74,11 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         count,
         settings.shard_size,
         ExecutorChoice.of(settings),
-        run,
         title="classify",
         model=settings.model,
         unit="texts",
     )
-    folder = finished(writer, _card(settings, names), run)
+    folder = finished(writer, _card(settings, names))
     if folder.manifest.complete:
         for label, number in sorted(label_counts(folder).items()):
             run.progress.say(f"  label {one_line(label):<20} {number:,} texts")

@@ -7,7 +7,7 @@ run with other settings of the search uses the saved vectors.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import chain, compress
+from itertools import compress
 from typing import Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import check_revision
 from pairsmith.core.paths import place
-from pairsmith.data.documents import Document, read_documents
+from pairsmith.data.documents import Document
 from pairsmith.data.filters import NO_ANSWER, TOO_SHORT, ZERO_VECTOR
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
@@ -42,7 +42,7 @@ from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.corpora.encoded import ENCODED_TEXTS, encoded_schema
 from pairsmith.steps.corpora.options import EncodingOptions, UnitOptions
 from pairsmith.steps.kept_vectors import KeptVectors
-from pairsmith.steps.shared import load_options, naming_texts
+from pairsmith.steps.shared import load_options
 
 STYLE = "style"
 """The name of the filter that rejects texts that are not in the style of the seeds (M4)."""
@@ -158,53 +158,25 @@ class Corpus:
 
     Attributes:
         name: the side of the corpus.
-        sources: the sources of the records.
-        column: the column that contains the texts; None for a usual name.
-        group_column: the column that contains the groups; None for no groups.
+        title: the name of the corpus in the progress.
+        records: yields all records of the corpus, from the first one at each call.
+        sources: the sources of the records, for the card.
+        column: the setting that names the column of the texts, for the fingerprint.
         hashes: the hash of each source, by the name under which the manifest lists it.
-        prefer: names of columns that are tried first if ``column`` is None.
-        title: the name of the corpus in the progress; ``name`` if empty.
         keep: the columns to keep, see ``read_documents``.
     """
 
     name: Literal["inputs", "outputs"]
+    title: str
+    records: Callable[[], Iterator[Document]]
     sources: Sequence[str]
     column: str | None
-    group_column: str | None
     hashes: Mapping[str, str]
-    prefer: Sequence[str] = ()
-    title: str = ""
     keep: Mapping[str, str] = field(default_factory=dict)
-
-    def records(self) -> Iterator[Document]:
-        """Yield all records of the corpus."""
-        remedy = naming_texts(f"{self.name.removesuffix('s')}_column")
-        return chain.from_iterable(
-            read_documents(
-                source,
-                column=self.column,
-                group_column=self.group_column,
-                prefer=self.prefer,
-                keep=self.keep,
-                remedy=remedy,
-            )
-            for source in self.sources
-        )
 
     def count(self) -> int:
         """The number of records. All of them are read, so a record that cannot be read is an error."""
         return sum(1 for _ in self.records())
-
-
-@dataclass(frozen=True, slots=True)
-class ReadCorpus(Corpus):
-    """A corpus whose records are returned by the function ``read``."""
-
-    read: Callable[[], Iterator[Document]] = field(kw_only=True)
-
-    def records(self) -> Iterator[Document]:
-        """Yield all records of the corpus."""
-        return self.read()
 
 
 def is_styled(options: UnitOptions, side: str) -> bool:
@@ -260,8 +232,7 @@ def encode_corpus(
         count,
         options.shard_size,
         ExecutorChoice(options.executor, options.workers, options.ray_address),
-        run,
-        title=f"encode {corpus.title or corpus.name}",
+        title=f"encode {corpus.title}",
         unit="texts",
         model=model,
     )

@@ -70,7 +70,6 @@ def train_indexes(
             partial(_load_training, load, name),
             left,
             where,
-            run,
             title="train index",
             unit="indexes",
             done=len(todo) - len(left),

@@ -127,7 +127,6 @@ def run_search(
             partial(_load_search, load, trained, plan.most, settings),
             remaining,
             where,
-            run,
             title="search",
             unit=unit,
             done=total - sum(part.size for part in remaining),

@@ -68,7 +68,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         generated.schema.append(_SOURCE) if generated.origins else generated.schema,
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
 
     training_set = make_training_set(generated.rows, generated.task, settings.options)
     tables = {"train": to_table(training_set.train, generated.schema)}
@@ -88,7 +88,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     run.progress.say(_summary(training_set, len(generated.rows), sampled=generated.schema == SCORED_PAIR))
     for line in _too_few(generated.rows, rejects, settings.per_label):
         run.progress.say(line)
-    return finished(writer, _card(settings, generated, counts), run)
+    return finished(writer, _card(settings, generated, counts))
 
 
 def _too_few(rows: Sequence[GeneratedRow], rejects: Sequence[Reject], per_label: int | None) -> Iterator[str]:

@@ -123,10 +123,10 @@ def _generate_round(settings: GenerateSettings, run: Run) -> DatasetFolder | Non
         asked=shards[0].amount if shards else "",
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     _commit_shards(writer, shards, task, settings, revision, run)
     items = _item_count(shards)
-    folder = finished(writer, _card(task, settings, decoding, items), run)
+    folder = finished(writer, _card(task, settings, decoding, items))
     if run.rank is None:
         wanted = items * (decoding.per_input if task.kind == "pair" else 1)
         for line in closing_lines(folder, task, wanted):

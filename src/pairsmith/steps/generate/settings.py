@@ -8,8 +8,8 @@ from pairsmith.core.bundled import TINY
 from pairsmith.core.fields import Device, Dtype, ShardBounds, WorkerSettings
 from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
-from pairsmith.data.tasks.spec import parse_label
-from pairsmith.methods.dino.options import TrainingSetOptions
+from pairsmith.data.tasks.spec import RuleName, parse_label
+from pairsmith.methods.dino.options import NearCopies, TrainingSetOptions
 from pairsmith.steps.corpora.options import options_of
 
 
@@ -63,7 +63,7 @@ class GenerateSettings(WorkerSettings):
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of every random draw.")
     decay: Annotated[float | None, _of_task("decay")] = None
     floor: Annotated[float | None, _of_task("floor")] = None
-    rule: Annotated[Literal["self-debiasing", "guidance", "contrast"] | None, _of_task("rule")] = None
+    rule: Annotated[RuleName | None, _of_task("rule")] = None
     scale: Annotated[float | None, _of_task("scale")] = None
     strength: Annotated[float | None, _of_task("strength")] = None
     plausible: Annotated[float | None, _of_task("plausible")] = None
@@ -172,7 +172,7 @@ class PostprocessSettings(Settings):
         description="Keep only the first N clean rows of each label. generate --until N writes a few more.",
     )
     min_words: int = Field(default=1, ge=1, description="Drop generated texts with fewer words than this.")
-    near_copies: Literal["task", "drop", "keep"] = Field(
+    near_copies: NearCopies = Field(
         default="task",
         description="What to do with pairs whose texts differ only in case, spaces and punctuation. task: "
         "what the task says for each label. With keep, as in the paper, the negatives of --augment may be "

@@ -73,7 +73,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         planned=shards,
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     texts = model_inputs(pairs, settings.kind)
     first: dict[str, int] = {}
     # The model would write the same text again for an input that repeats an earlier one.
@@ -84,14 +84,13 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
         partial(_load_writer, settings, revision),
         row_shards(pairs.append_column("repeats", repeats), settings.shard_size, remaining),
         ExecutorChoice.of(settings),
-        run,
         title="write",
         unit="texts",
         done=done,
         total=pairs.num_rows,
         model=settings.model,
     )
-    return finished(writer, _card(settings, source), run)
+    return finished(writer, _card(settings, source))
 
 
 def _is_original(name: str, kind: str) -> bool:

@@ -5,9 +5,9 @@ directions, without those that may not be paired (M5) -> margin scores (M3) -> s
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.citations import MINING
 from pairsmith.core.model_names import model_revision
+from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.kept_columns import kept_schema
 from pairsmith.data.schemas import (
     MINED_ANSWER,
@@ -48,7 +49,7 @@ from pairsmith.steps.mine.kept_columns import columns_to_keep, texts_with_column
 from pairsmith.steps.mine.neighbours import find_neighbours
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, check_index
-from pairsmith.steps.shared import hashes, refuse_sources
+from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
 
 SHARD_ROWS = 100_000
 """Largest number of pairs in a shard, and of rejects for texts that repeat an earlier one."""
@@ -79,7 +80,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         schema,
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     # Missing packages and unusable indexes are reported here, before hours of encoding.
     for corpus in both:
         cutter(corpus.name, settings.units())
@@ -121,18 +122,40 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         counts |= unpaired | {"neighbours left out: a text, or its answer, is in the other": left_out}
         counts |= {"candidates without a margin score": unscored}
     _report(left_out, unpaired, settings, run)
-    return finished(writer, _card(settings, both, counts), run)
+    return finished(writer, _card(settings, both, counts))
 
 
 def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
     """The corpora of the inputs and of the outputs."""
-    inputs, outputs, group = settings.inputs, settings.outputs, settings.group_column
     keep_x, keep_y = columns_to_keep(settings)
-    prefer = ("question",) if settings.kind == "reading" else ()
     return (
-        Corpus("inputs", inputs, settings.input_column, group, hashes("inputs", inputs), prefer, keep=keep_x),
-        Corpus("outputs", outputs, settings.output_column, group, hashes("outputs", outputs), keep=keep_y),
+        _corpus("inputs", settings.inputs, settings.input_column, keep_x, settings),
+        _corpus("outputs", settings.outputs, settings.output_column, keep_y, settings),
     )
+
+
+def _corpus(
+    name: Literal["inputs", "outputs"],
+    sources: Sequence[str],
+    column: str | None,
+    keep: Mapping[str, str],
+    settings: MineSettings,
+) -> Corpus:
+    prefer = ("question",) if (settings.kind, name) == ("reading", "inputs") else ()
+    remedy = naming_texts(f"{name.removesuffix('s')}_column")
+
+    def records() -> Iterator[Document]:
+        for source in sources:
+            yield from read_documents(
+                source,
+                column=column,
+                group_column=settings.group_column,
+                prefer=prefer,
+                keep=keep,
+                remedy=remedy,
+            )
+
+    return Corpus(name, name, records, sources, column, hashes(name, sources), keep)
 
 
 def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path) -> CorpusTexts:

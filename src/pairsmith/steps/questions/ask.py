@@ -109,7 +109,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         decides = {**identity.settings, **identity.inputs, **models}
         limits = passage_limits(settings, count, decides, run)
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     reuse = None
     if earlier is not None and settings.reuse:
         cutter = load_generator(settings.model_copy(update={"device": META}))
@@ -123,13 +123,12 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         count,
         shard_size,
         ExecutorChoice.of(settings),
-        run,
         reuse=reuse,
         title="ask",
         unit="texts",
         model="" if settings.model == CLOZE else settings.model,
     )
-    return finished(writer, _card(settings), run)
+    return finished(writer, _card(settings))
 
 
 def identity_of(settings: AskSettings, kind: GeneratorKind, models: Mapping[str, str]) -> Identity:

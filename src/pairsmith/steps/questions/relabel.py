@@ -67,7 +67,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         planned=-(-count // shard_size),
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     commit_records(
         writer,
         partial(_load_teacher, settings, revision),
@@ -75,12 +75,11 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         count,
         shard_size,
         ExecutorChoice.of(settings),
-        run,
         title="answer",
         unit="questions",
         model=settings.model,
     )
-    return finished(writer, _card(settings), run)
+    return finished(writer, _card(settings))
 
 
 def questions(settings: RelabelSettings) -> Iterator[GeneratedQuestion]:

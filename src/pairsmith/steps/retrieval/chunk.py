@@ -73,7 +73,7 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     planned = -(-counted.documents // settings.shard_size)
     writer = FolderWriter.start(run, Identity.of("chunk", decides, inputs), CHUNK, planned=planned)
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     # 1. Cut all documents into chunks.
     cut = _cut(settings, counted, inputs, run.part("cut"))
     if run.rank is not None:
@@ -99,7 +99,7 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     if unread:
         more = ", …" if len(unread) > _NAMED else ""
         run.progress.say(f"not read, or only in part: {', '.join(unread[:_NAMED])}{more}; rejects/ says why")
-    return finished(writer, _card(settings, counted, total), run)
+    return finished(writer, _card(settings, counted, total))
 
 
 def documents(settings: ChunkSettings) -> Iterator[SourceDocument]:
@@ -144,7 +144,6 @@ def _cut(settings: ChunkSettings, counted: DocumentCounts, inputs: dict[str, str
         counted.documents,
         settings.shard_size,
         ExecutorChoice.of(settings),
-        run,
         title="chunk",
         unit="documents",
     )

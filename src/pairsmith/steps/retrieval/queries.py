@@ -88,7 +88,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         earlier = EarlierQueries.open(settings.reuse, identity)
     writer = FolderWriter.start(run, identity, QUERY, planned=-(-count // shard_size))
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     say_loading(run, settings.model)
     if warning := hardly_known(settings.model, records()):
         run.progress.say(warning)
@@ -106,7 +106,6 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
         count,
         shard_size,
         ExecutorChoice.of(settings),
-        run,
         reuse=reuse,
         title="write queries",
         unit="chunks",
@@ -115,7 +114,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     if run.rank is None:
         write_json(run.out / CONTENTS, {"fingerprint": identity.fingerprint, "contents": dict(contents)})
         counts = _count_chunks(writer, count, settings.queries, run)
-    return finished(writer, _card(settings, counts), run)
+    return finished(writer, _card(settings, counts))
 
 
 def identity_of(settings: QueriesSettings) -> Identity:

@@ -2,6 +2,7 @@
 
 from itertools import count
 
+from pairsmith.core.citations import QUIP
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.example_store import GeneratorExamples
 from pairsmith.methods.quip.generator_training import (
@@ -9,6 +10,7 @@ from pairsmith.methods.quip.generator_training import (
     generator_examples,
     train_question_generator_on,
 )
+from pairsmith.steps.training.card import HubModel
 from pairsmith.steps.training.reading import AnsweredQuestions, TrainingData, items_of
 from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
@@ -43,11 +45,12 @@ def _train(
         "questions left out: no passage holds the answer, or it contains the end mark": data.rows
         - data.examples,
     }
-    return Trained.transformer("A model that generates questions about passages", _USE, trained, facts)
+    hub = HubModel("transformers", "text-generation", ("question-generation",))
+    return Trained.transformer("A model that generates questions about passages", _USE, hub, trained, facts)
 
 
 train_question_generator = TrainingStep(
-    "train-asker", TrainQuestionGeneratorSettings, ("data", "validation"), _read, _train
+    "train-asker", TrainQuestionGeneratorSettings, ("data", "validation"), _read, _train, QUIP
 )
 """Trains a question generator on questions with answers. ``AutoModelForSeq2SeqLM`` opens the folder, or
 ``AutoModelForCausalLM`` if the base is a causal language model."""

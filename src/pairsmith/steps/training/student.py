@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions, say_left_out
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 from pairsmith.models.span_encoder import SpanEncoder
+from pairsmith.steps.training.card import ANSWERING_ENCODER
 from pairsmith.steps.training.reading import TrainingData, items_of
 from pairsmith.steps.training.settings import InfuseSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
@@ -61,6 +63,7 @@ def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: 
     return Trained(
         "An encoder whose token vectors answer questions",
         _USE,
+        ANSWERING_ENCODER,
         (student.tokens.model, student.heads),
         partial(save_student, student),
         facts,
@@ -68,7 +71,7 @@ def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: 
     )
 
 
-infuse = TrainingStep("infuse", InfuseSettings, ("data", "validation"), _read, _train)
+infuse = TrainingStep("infuse", InfuseSettings, ("data", "validation"), _read, _train, QUIP)
 """Trains a student on questions. ``AutoModel`` opens the encoder in the folder, ``pairsmith.load_student``
 the encoder with its heads."""
 

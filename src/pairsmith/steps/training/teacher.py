@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from pairsmith.core.citations import QUIP
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.mining.marked import QuestionWithSpans, StoredQuestions
@@ -14,6 +15,7 @@ from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.quip.student import likeliest
 from pairsmith.models.reader import Reader
 from pairsmith.models.span_heads import PerceptronReader, save_heads
+from pairsmith.steps.training.card import ANSWERING_ENCODER
 from pairsmith.steps.training.reading import AnsweredQuestions, TrainingData, items_of
 from pairsmith.steps.training.settings import TrainTeacherSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
@@ -61,6 +63,7 @@ def _train(
     return Trained(
         "A teacher that finds answers in texts",
         _USE,
+        ANSWERING_ENCODER,
         (teacher.model,),
         partial(save_teacher, teacher),
         facts,
@@ -68,7 +71,9 @@ def _train(
     )
 
 
-train_teacher = TrainingStep("train-teacher", TrainTeacherSettings, ("data", "validation"), _read, _train)
+train_teacher = TrainingStep(
+    "train-teacher", TrainTeacherSettings, ("data", "validation"), _read, _train, QUIP
+)
 """Trains a teacher on questions with answers. ``AutoModel`` opens its encoder; the perceptrons are saved in
 the same folder."""
 
