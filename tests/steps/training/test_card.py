@@ -45,6 +45,11 @@ def test_each_training_says_what_opens_it_and_whom_to_cite(tmp_path, step, libra
     assert read.data.base_model is None
 
 
+def test_validation_examples_that_could_choose_no_step_are_not_denied(tmp_path):
+    text = card_text(tmp_path, "train-reader", "pairsmith:tiny")
+    assert "No validation examples chose a step; the weights are those of the last one.\n" in text
+
+
 def test_a_model_that_writes_questions_is_no_summariser(tmp_path):
     settings = TrainSummarizerSettings(seeds="s", base="b", kind="reading")
     text = card_text(tmp_path, "train-summarizer", "pairsmith:tiny", settings=settings)
@@ -65,6 +70,7 @@ def test_bases_data_and_licences_are_named(tmp_path):
         in text
     )
     assert "| seeds.jsonl | data | unknown: look at the place" in text
+    assert "It is `base`, trained further with data from `rajpurkar/squad`, `seeds.jsonl`. " in text
     assert "/home/anna" not in text
 
 
