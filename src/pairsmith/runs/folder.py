@@ -231,7 +231,7 @@ class DatasetFolder:
         files = self._files(split)
         for number in range(len(files)) if numbers is None else numbers:
             if not files:
-                raise FolderError(f"{self.path} has no rows in the split {split!r}, so numbers must be empty")
+                raise self._no_split(split)
             index = checked_whole_number(number, "each of numbers", most=len(files) - 1)
             yield read_parquet(self.path / files[index].path, columns)
 
@@ -299,24 +299,19 @@ def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def check_columns(columns: object, file: Any, where: Place) -> None:
-    """Raise a ``FolderError`` if ``columns`` is neither None nor a list of columns of a Parquet file.
+    """Raise a ``FolderError`` unless ``columns`` is None or a list of columns, or fields, of a Parquet file.
 
-    A field of a column is one, too, such as ``answers.text``. pyarrow leaves out columns that a file does not have, and takes a single text for a list of characters.
+    pyarrow leaves out columns that a file does not have, and takes a single text for a list of characters.
     """
     if columns is None:
         return
     if isinstance(columns, str) or not isinstance(columns, Collection):
         raise FolderError(f"columns must be a list of names of columns, not {columns!r:.60}")
-    names = file.schema_arrow.names
+    fields = [f"{file.schema.column(number).path}." for number in range(len(file.schema.names))]
     for column in columns:
-        if column not in names and not _is_field(column, file.schema):
-            raise FolderError(f"{where} has no column {column!r}; {known_names_hint(str(column), names)}")
-
-
-def _is_field(name: object, schema: Any) -> bool:
-    """Whether a name, such as ``answers.text``, is that of a field in a column of a Parquet schema."""
-    paths = (schema.column(number).path for number in range(len(schema.names)))
-    return any(f"{path}.".startswith(f"{name}.") for path in paths)
+        if not any(field.startswith(f"{column}.") for field in fields):
+            hint = known_names_hint(str(column), file.schema_arrow.names)
+            raise FolderError(f"{where} has no column {column!r}; {hint}")
 
 
 @contextmanager
