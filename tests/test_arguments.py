@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import pairsmith
@@ -288,7 +289,7 @@ def test_nothing_to_work_on_is_refused(call, message):
 def test_validation_pairs_that_cannot_choose_a_step_are_refused():
     for pairs in ([PAIR], (PAIR, PAIR), np.array([PAIR, PAIR], dtype=object), iter([PAIR])):
         with pytest.raises(
-            InputError, match="Spearman's correlation needs two or more with different scores"
+            InputError, match=r"^validation has a single score; .* needs two or more pairs with different"
         ):
             pairsmith.train_encoder(LOADED, [PAIR], pairs)
     for call in (
@@ -467,6 +468,13 @@ def test_a_model_is_loaded_by_its_name_or_path_alone(load, tmp_path):
         load(SavedModel())
     with pytest.raises(UserError, match="no-model"):
         load(tmp_path / "no-model")
+
+
+@pytest.mark.parametrize("column", [pa.array(["Ann saw Bob."]), pa.chunked_array([["Ann saw Bob."]])])
+def test_texts_may_be_a_column_of_a_table(column):
+    generator = pairsmith.load_question_generator("cloze")
+    expected = pairsmith.generate_questions(["Ann saw Bob."], generator)
+    assert pairsmith.generate_questions(column, generator) == expected
 
 
 def test_a_task_can_be_given_as_a_mapping():

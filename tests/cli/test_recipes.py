@@ -1317,6 +1317,26 @@ steps:
     assert not (tmp_path / "run").exists()
 
 
+def test_a_fault_in_the_data_of_a_classifier_names_keys_of_the_recipe(tmp_path):
+    (tmp_path / "train.csv").write_text("body,stars\nGood film.,good\n")
+    (tmp_path / "test.csv").write_text("text,label\nGood film.,good\n")
+    text = """\
+        name: late
+        steps:
+          - name: first
+            step: train-classifier
+            settings: {base: "pairsmith:tiny", data: ./train.csv}
+          - name: after
+            step: evaluate-classification
+            settings: {model: "@first", data: ./test.csv}
+        """
+    (tmp_path / "late.yaml").write_text(dedent(text))
+    with pytest.raises(InputError, match="train.csv") as caught:
+        run_recipe(load_recipe(tmp_path / "late.yaml"), tmp_path / "run", Silent())
+    assert "first.text_column" in str(caught.value)
+    assert "--" not in str(caught.value)
+
+
 def test_faults_name_keys_of_the_recipe_and_not_options_of_a_command(recipe):
     settings = "{model: 'pairsmith:tiny', pairs: org/rows, cue: x, best: 3}"
     path = recipe(f"name: a\nsteps:\n  - {{name: b, step: filter, settings: {settings}}}\n")

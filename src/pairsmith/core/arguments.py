@@ -176,7 +176,8 @@ def _items(values: Iterable[T], name: str, plural: str) -> list[T]:
     if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes) or is_table:
         column = "; give one of its columns" if is_table and plural == "texts" else ""
         raise InputError(f"{name} must be a list of {plural}; it is {_kind(values)}{column}")
-    return list(values)
+    # An array or a column of Arrow would give its own scalars, which are no texts.
+    return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
 
 
 def _kind(value: object) -> str:

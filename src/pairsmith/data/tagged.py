@@ -179,7 +179,7 @@ def _columns(path: Place) -> _Lines:
                 )
             first = first or number
             words.append(fields[0])
-            tags.append(fields[-1])
+            tags.append(fields[-1].strip())  # no tag ends with a no-break space, though a word may be one
         elif words:
             yield f"{name}:{first}", words, tags
             words, tags, first = [], [], 0

@@ -383,6 +383,11 @@ def test_tags_of_bioes_and_bilou_are_those_of_bio(tmp_path, last):
     assert read_tagged(tmp_path / "a.conll") == [TaggedSentence(tuple(words), expected)]
 
 
+def test_white_space_at_the_end_of_a_line_is_no_part_of_a_tag(tmp_path):
+    (tmp_path / "a.conll").write_text("Ann B-PER\xa0\nruns O \n", encoding="utf-8")
+    assert read_tagged(tmp_path / "a.conll") == [TaggedSentence(("Ann", "runs"), ("B-PER", "O"))]
+
+
 def test_a_no_break_space_is_part_of_a_word(tmp_path):
     (tmp_path / "a.conll").write_text("10\xa0000\tO\n\xa0\tO\nAnn\tB-PER\n\xa0\nruns O\n", encoding="utf-8")
     assert read_tagged(tmp_path / "a.conll") == [

@@ -59,6 +59,17 @@ def test_each_training_cites_the_paper_of_its_method(step, paper):
     assert step.paper == paper
 
 
+def test_validation_examples_that_could_choose_no_step_are_not_denied(tmp_path):
+    text = card_text(tmp_path, "train-reader", "pairsmith:tiny")
+    assert "No validation examples chose a step; the weights are those of the last one.\n" in text
+
+
+def test_a_model_that_writes_questions_is_no_summariser(tmp_path):
+    settings = TrainSummarizerSettings(seeds="s", base="b", kind="reading")
+    text = card_text(tmp_path, "train-summarizer", "pairsmith:tiny", settings=settings)
+    assert ModelCard(text).data.pipeline_tag == "text-generation"
+
+
 def test_bases_data_and_licences_are_named(tmp_path):
     base = card(tmp_path / "base", "license: mit\nbase_model: org/first\n", "## Citation\n\n- First (2019)")
     text = card_text(tmp_path, base, "rajpurkar/squad", "/home/anna/seeds.jsonl")
@@ -73,6 +84,7 @@ def test_bases_data_and_licences_are_named(tmp_path):
         in text
     )
     assert "| seeds.jsonl | data | unknown: look at the place" in text
+    assert "It is `base`, trained further with data from `rajpurkar/squad`, `seeds.jsonl`. " in text
     assert "/home/anna" not in text
 
 

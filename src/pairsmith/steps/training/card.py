@@ -77,9 +77,9 @@ def _bases(base: str) -> list[str]:
 
 
 def _data(sources: Sources) -> str:
-    """The end of a sentence that names the data sets among the sources, or the sources of these."""
+    """The end of a sentence that names the data for training and validation, or the sources of these."""
     names = [f"`{credit.name}`" for credit in sources.credits if credit.role == "data"]
-    return f" on data from {', '.join(names)}" if names else ""
+    return f" with data from {', '.join(names)}" if names else ""
 
 
 def _repeat(step: str, settings: TrainingSettings | TrainClassifierSettings) -> str:
@@ -117,8 +117,7 @@ def training_card(trained: "Trained", settings: TrainingSettings, folder: ModelF
     measure = _MEASURES.get(training.metric, training.metric)
     if not training.validation:
         return (
-            text + "There were no validation examples to choose a step by; the weights are those of the last "
-            "step.\n\n" + rights
+            text + "No validation examples chose a step; the weights are those of the last one.\n\n" + rights
         )
     return (
         f"{text}The weights are those of step {training.best_step:,}, chosen by the {measure} (×100) "
