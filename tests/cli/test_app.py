@@ -14,6 +14,7 @@ from pairsmith.__main__ import main as entry_point
 from pairsmith.cli import app as cli
 from pairsmith.cli.app import make_app
 from pairsmith.cli.options import default_text, settings_from
+from pairsmith.cli.process import spoken_errors
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.errors import FolderError
@@ -74,6 +75,14 @@ def invoke(demo, monkeypatch):
 
 
 # options from a settings model
+
+
+def test_a_name_that_is_too_long_for_a_file_is_an_error_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    long = "f" * 300
+    for command in (["run", long], ["report", "--data", long], ["search", "--corpus", f"{long}.txt", "x"]):
+        with pytest.raises(SystemExit, match="2"), spoken_errors():
+            make_app()(args=[*command, "--out", "out"] if command[0] != "search" else command)
 
 
 def test_every_setting_is_an_option(invoke, demo, tmp_path):

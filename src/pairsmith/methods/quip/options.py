@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from pairsmith.core.arguments import check_flag
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.text.instructed import INSTRUCTION, QuestionExample
-
-CLOZE = "cloze"
-"""The name of the generator without a model."""
 
 BATCH_SIZES: Mapping[str, int] = {"encoder-decoder": 16, "causal": 64, "cloze": 16}
 """How many passages each kind of generator processes at once.
@@ -67,5 +65,6 @@ class GenerationOptions:
             raise SettingsError(f"top_p must be above 0 and at most 1, not {self.top_p}")
         if self.decoding not in ("nucleus", "beams"):
             raise SettingsError(f"decoding must be nucleus or beams, not {self.decoding!r}")
+        check_flag(self.chat, "chat")
         if "{passage}" not in self.instruction:
             raise SettingsError("the instruction has no {passage}, which stands for the passage")
