@@ -21,6 +21,9 @@ KEPT: dict[str, JsonValue] = {"decides_rows": False, "kept": True}
 MOST_ITEMS = 2**63 - 1
 """Largest value of settings that are numbers of items: Python can take no more items from an iterator."""
 
+MOST_ROWS_AT_ONCE = 65_536
+"""Largest number of rows that a language model computes at once: memory is set aside for all of them."""
+
 
 class Settings(BaseModel):
     """Base class of settings models: frozen, and without unknown keys."""

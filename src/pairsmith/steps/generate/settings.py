@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
 from pairsmith.core.fields import Device, Dtype, ShardBounds, WorkerSettings
-from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, MOST_ROWS_AT_ONCE, NO_EFFECT, Listed, Settings
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import parse_label
 from pairsmith.methods.dino.options import TrainingSetOptions
@@ -84,6 +84,7 @@ class GenerateSettings(WorkerSettings):
     rows: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_ROWS_AT_ONCE,
         description="Number of sequences that the model processes at once; lower it if memory runs out. "
         "Unset: as many as fit in memory, at most 256 (4,096 on a GPU). In bfloat16 another number gives "
         "other texts.",
