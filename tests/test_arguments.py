@@ -344,6 +344,7 @@ def test_numpy_texts_become_plain_texts():
         (lambda: pairsmith.load_reader("a", fresh_head="false"), "fresh_head must be True or False"),
         (lambda: pairsmith.load_reader("a", perceptrons=None), "perceptrons must be True or False, not None"),
         (lambda: pairsmith.load_student("a", fresh_heads="0"), "fresh_heads must be True or False, not '0'"),
+        (lambda: GenerationOptions(beams=10**9), "beams must be at most 1000, not 1000000000"),
         (lambda: GenerationOptions(chat="no"), "chat must be True or False, not 'no'"),
         (
             lambda: pairsmith.find_hard_negatives([("a", "b")], ["c"], LOADED, count="1"),

@@ -17,7 +17,7 @@ from pairsmith.cli.options import default_text, settings_from
 from pairsmith.cli.process import spoken_errors
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.bundled import recipe_path
-from pairsmith.core.errors import FolderError
+from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.core.progress import Progress, Quiet
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.data.tasks import builtin_path, builtin_tasks
@@ -276,6 +276,26 @@ def test_names_and_defaults_in_words():
 @pytest.fixture
 def pairsmith():
     return lambda *arguments: CliRunner().invoke(make_app(), arguments)
+
+
+@pytest.mark.parametrize(
+    ("step", "given"),
+    [
+        ("generate", {"rows": 10**9}),
+        ("generate", {"per_input": 10**12}),
+        ("generate", {"until": 10**12}),
+        ("ask", {"inputs": "a.txt", "model": "cloze", "beams": 10**9}),
+        ("rewrite", {"beams": 10**9}),
+        ("train-summarizer", {"beams": 10**9}),
+        ("evaluate-summaries", {"beams": 10**9}),
+    ],
+)
+def test_counts_for_which_memory_is_set_aside_are_bounded(step, given):
+    (name,) = given.keys() - {"inputs", "model"}
+    with pytest.raises(
+        SettingsError, match=rf"--{name.replace('_', '-')}: should be less than or equal to \d"
+    ):
+        settings_from(STEPS[step].settings, given)
 
 
 def test_the_version(pairsmith):

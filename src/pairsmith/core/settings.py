@@ -24,6 +24,12 @@ MOST_ITEMS = 2**63 - 1
 MOST_ROWS_AT_ONCE = 65_536
 """Largest number of rows that a language model computes at once: memory is set aside for all of them."""
 
+MOST_TEXTS = 10_000_000
+"""Largest number of texts that a label gets for each input, or in all: their ids are kept in memory."""
+
+MOST_BEAMS = 1_000
+"""Largest number of beams of a search: memory is set aside for all of them."""
+
 
 class Settings(BaseModel):
     """Base class of settings models: frozen, and without unknown keys."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pairsmith.core.arguments import check_flag
 from pairsmith.core.errors import SettingsError
+from pairsmith.core.settings import MOST_BEAMS
 from pairsmith.data.text.instructed import INSTRUCTION, QuestionExample
 
 BATCH_SIZES: Mapping[str, int] = {"encoder-decoder": 16, "causal": 64, "cloze": 16}
@@ -59,6 +60,8 @@ class GenerationOptions:
         for name in ("questions", "tries", "batch_size", "beams"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.beams > MOST_BEAMS:
+            raise SettingsError(f"beams must be at most {MOST_BEAMS}, not {self.beams}")
         if self.max_length is not None and self.max_length < 1:
             raise SettingsError(f"max_length must be at least 1, or None, not {self.max_length}")
         if not 0 < self.top_p <= 1:

@@ -15,7 +15,7 @@ from pairsmith.core.fields import (
     VectorDtype,
     WorkerSettings,
 )
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
+from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, NO_EFFECT, Listed, refuse
 from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions, options_of
 
 
@@ -324,7 +324,9 @@ class RewriteSettings(WorkerSettings):
         json_schema_extra=BY_CONTENT,
     )
     best: int | None = Field(default=None, ge=1, description="Use only the first N pairs.")
-    beams: int = Field(default=6, ge=1, description="Number of beams in the search for each text.")
+    beams: int = Field(
+        default=6, ge=1, le=MOST_BEAMS, description="Number of beams in the search for each text."
+    )
     tokens: int = Field(default=62, ge=4, description="Longest generated text in tokens.")
     device: Device = "auto"
     dtype: Dtype = "float32"
