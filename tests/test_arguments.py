@@ -12,6 +12,7 @@ from pairsmith.core.errors import InputError, SettingsError, TaskError, UserErro
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.schemas import GradedPair, LabelledPair, LabelledText, ScoredPair
 from pairsmith.data.squad import Question
+from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.language.scripted import ScriptedModel
 
@@ -334,6 +335,19 @@ def test_numpy_texts_become_plain_texts():
             "threshold must be a finite number, not nan",
         ),
         (
+            lambda: pairsmith.mine_pairs(["a"], ["b"], LOADED, keep_verbatim="no"),
+            "keep_verbatim must be True or False, not 'no'",
+        ),
+        (
+            lambda: pairsmith.load_encoder("pairsmith:tiny", bidirectional="no"),
+            "bidirectional must be True or False, not 'no'",
+        ),
+        (lambda: pairsmith.load_reader("a", fresh_head="false"), "fresh_head must be True or False"),
+        (lambda: pairsmith.load_reader("a", perceptrons=None), "perceptrons must be True or False, not None"),
+        (lambda: pairsmith.load_student("a", fresh_heads="0"), "fresh_heads must be True or False, not '0'"),
+        (lambda: GenerationOptions(beams=10**9), "beams must be at most 1000, not 1000000000"),
+        (lambda: GenerationOptions(chat="no"), "chat must be True or False, not 'no'"),
+        (
             lambda: pairsmith.find_hard_negatives([("a", "b")], ["c"], LOADED, count="1"),
             "count must be a whole number, not '1'",
         ),
@@ -391,11 +405,19 @@ def test_numpy_texts_become_plain_texts():
         ),
         (
             lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda *_: None),
-            "the rule must return a tensor of the shape of its arguments, (",
+            "the rule <lambda> must return a tensor of the shape of its arguments, (",
         ),
         (
             lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, _: p[:1]),
-            "the rule must return a tensor of the shape of its arguments, (",
+            "the rule <lambda> must return a tensor of the shape of its arguments, (",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, q: q - 2 * p),
+            "the rule <lambda> must return weights of at least 0; the least is -",
+        ),
+        (
+            lambda: pairsmith.generate_texts(TEXTS_TASK, MODEL, rule=lambda p: p),
+            "the rule <lambda> cannot be called with two arguments, p_main and p_counter: too many",
         ),
         (
             lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule="guidance"),

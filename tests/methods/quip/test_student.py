@@ -530,11 +530,16 @@ def test_questions_without_an_answer_are_counted(step, given, tmp_path):
     path = tmp_path / "rows.jsonl"
     row = {"context": "Ann plays.", "question": "Who plays?", "answers": "Ann"}
     path.write_text("".join(json.dumps(line) + "\n" for line in (row, row | {"answers": []}, row)))
-    read = step.read(given(base="pairsmith:tiny", data=[str(path)]), None)
+    validation = tmp_path / "validation.jsonl"
+    validation.write_text("".join(json.dumps(line) + "\n" for line in (row, row | {"answers": []})))
+    read = step.read(given(base="pairsmith:tiny", data=[str(path)], validation=str(validation)), None)
     heard = Heard()
     read.report(heard)
-    assert (len(read.training), read.unanswered) == (2, 1)
-    assert heard.lines == ["1 of 3 questions have no answer and are left out"]
+    assert (len(read.training), read.unanswered, len(read.validation)) == (2, 1, 1)
+    assert heard.lines == [
+        "1 of 3 questions have no answer and are left out",
+        "1 of 2 validation questions have no answer and are left out",
+    ]
 
 
 def test_infuse_says_how_many_questions_have_no_answer_in_their_passage(quick_bert, tmp_path):

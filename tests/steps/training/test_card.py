@@ -60,14 +60,8 @@ def test_each_training_cites_the_paper_of_its_method(step, paper):
 
 
 def test_validation_examples_that_could_choose_no_step_are_not_denied(tmp_path):
-    text = card_text(tmp_path, "train-reader", "pairsmith:tiny")
+    text = card_text(tmp_path, "pairsmith:tiny")
     assert "No validation examples chose a step; the weights are those of the last one.\n" in text
-
-
-def test_a_model_that_writes_questions_is_no_summariser(tmp_path):
-    settings = TrainSummarizerSettings(seeds="s", base="b", kind="reading")
-    text = card_text(tmp_path, "train-summarizer", "pairsmith:tiny", settings=settings)
-    assert ModelCard(text).data.pipeline_tag == "text-generation"
 
 
 def test_bases_data_and_licences_are_named(tmp_path):

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from pydantic_core import PydanticCustomError
 
 from pairsmith.core.errors import TaskError, known_names_hint
-from pairsmith.core.settings import NothingIsEmpty, Settings
+from pairsmith.core.settings import MOST_TEXTS, NothingIsEmpty, Settings
 from pairsmith.core.validation import ValidationFault, shown_value
 
 PLACEHOLDER = "<X1>"
@@ -120,7 +120,7 @@ class Decoding(Settings):
         default=40, ge=1, description="Tokens within which the closing quotation mark must come."
     )
     per_input: int = Field(
-        default=2, ge=1, description="Texts per input and label; in a text task, texts per label."
+        default=2, ge=1, le=MOST_TEXTS, description="Texts per input and label, or per label in a text task."
     )
     tries: int = Field(
         default=5,

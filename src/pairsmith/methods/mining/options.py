@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.fields import Pooling
-from pairsmith.core.settings import refuse
+from pairsmith.core.settings import MOST_BEAMS, refuse
 from pairsmith.training.options import (
     FewShotOptions,
     LabelSmoothing,
@@ -128,5 +128,8 @@ class SummarizerOptions(FewShotOptions):
     )
     label_smoothing: LabelSmoothing = 0.0
     beams: int = Field(
-        default=6, ge=1, description="Number of beams when summaries of validation documents are generated."
+        default=6,
+        ge=1,
+        le=MOST_BEAMS,
+        description="Number of beams when summaries of validation documents are generated.",
     )

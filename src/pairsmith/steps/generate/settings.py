@@ -6,7 +6,15 @@ from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
 from pairsmith.core.fields import Device, Dtype, ShardBounds, WorkerSettings
-from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
+from pairsmith.core.settings import (
+    BY_CONTENT,
+    MOST_ITEMS,
+    MOST_ROWS_AT_ONCE,
+    MOST_TEXTS,
+    NO_EFFECT,
+    Listed,
+    Settings,
+)
 from pairsmith.data.tasks import Decoding, label_text
 from pairsmith.data.tasks.spec import RuleName, parse_label
 from pairsmith.methods.dino.options import NearCopies, TrainingSetOptions
@@ -50,6 +58,7 @@ class GenerateSettings(WorkerSettings):
     until: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_TEXTS,
         description="Continue until each label has this many rows: with more inputs or, in a text task, more "
         "texts; at most five times as many as would suffice if all texts were accepted. --limit bounds the "
         "inputs. A label may get a few more rows; `postprocess --per-label` keeps equally many of each.",
@@ -84,6 +93,7 @@ class GenerateSettings(WorkerSettings):
     rows: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_ROWS_AT_ONCE,
         description="Number of sequences that the model processes at once; lower it if memory runs out. "
         "Unset: as many as fit in memory, at most 256 (4,096 on a GPU). In bfloat16 another number gives "
         "other texts.",

@@ -16,7 +16,7 @@ from pairsmith.core.fields import (
     VectorDtype,
     WorkerSettings,
 )
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
+from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, NO_EFFECT, Listed, refuse
 from pairsmith.methods.mining.options import MiningKind
 from pairsmith.search.names import MarginName, RetrievalName
 from pairsmith.steps.corpora.options import (
@@ -333,7 +333,9 @@ class RewriteSettings(WorkerSettings):
         json_schema_extra=BY_CONTENT,
     )
     best: int | None = Field(default=None, ge=1, description="Use only the first N pairs.")
-    beams: int = Field(default=6, ge=1, description="Number of beams in the search for each text.")
+    beams: int = Field(
+        default=6, ge=1, le=MOST_BEAMS, description="Number of beams in the search for each text."
+    )
     tokens: int = Field(default=62, ge=4, description="Longest generated text in tokens.")
     device: Device = "auto"
     dtype: Dtype = "float32"

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.model_files import META
-from pairsmith.core.model_names import model_revision
+from pairsmith.core.model_names import CLOZE, model_revision
 from pairsmith.core.paths import size_of
 from pairsmith.core.settings import option_name
 from pairsmith.data.documents import Document, read_documents
@@ -28,7 +28,7 @@ from pairsmith.data.squad import open_passages, read_questions
 from pairsmith.data.text import finder_revision
 from pairsmith.data.text.instructed import CLOSING_QUOTE, QuestionExample
 from pairsmith.methods.quip.generators import GeneratorKind, generator_kind, load_question_generator
-from pairsmith.methods.quip.options import BATCH_SIZES, CLOZE
+from pairsmith.methods.quip.options import BATCH_SIZES
 from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut_passages
 from pairsmith.runs import (
     Card,

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, field_validator, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, ShardBounds, WorkerSettings
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
+from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, NO_EFFECT, Listed, refuse
 from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions, QuestionDecoding
 from pairsmith.steps.corpora.options import options_of
@@ -92,6 +92,7 @@ class AskSettings(WorkerSettings):
     beams: int = Field(
         default=20,
         ge=1,
+        le=MOST_BEAMS,
         description="Number of beams in the search for answers, with --decoding beams; at least --questions.",
     )
     max_length: int | None = Field(

@@ -10,7 +10,7 @@ from pairsmith.methods.mining.marked import QuestionWithSpans
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.span_heads import heads_kind
 from pairsmith.steps.training.card import HubModel
-from pairsmith.steps.training.reading import SeedData, read_question_seeds
+from pairsmith.steps.training.reading import SeedData, read_question_seeds, read_validation_questions
 from pairsmith.steps.training.settings import TrainReaderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 
@@ -38,7 +38,8 @@ def _read(settings: TrainReaderSettings, _: int | None) -> SeedData[Question]:
             "that it was trained from as --base"
         )
     seeds, added = read_question_seeds(settings.seeds), added_questions(settings)
-    return SeedData(seeds, list(read_questions(settings.validation)) if settings.validation else [], added)
+    validation, left_out = read_validation_questions(settings.validation)
+    return SeedData(seeds, validation, added, left_out)
 
 
 def _train(data: SeedData[Question], settings: TrainReaderSettings, context: TrainingContext) -> Trained:
