@@ -356,7 +356,10 @@ def _plan(
 
 def _status(
     folder: Annotated[
-        str, typer.Argument(help="The folder of a step, or of a recipe's run.", show_default=False)
+        str,
+        typer.Argument(
+            help="The folder of a step, of a recipe's run, or of a comparison.", show_default=False
+        ),
     ],
 ) -> None:
     from pairsmith.runs.status import status_lines

@@ -237,11 +237,14 @@ def _run_step(
     done = memory.record.steps.get(planned.name)
     try:
         planned.step.run(settings, Run(folder, progress))
-    except OtherWorkError:
+    except OtherWorkError as error:
         own = _fingerprint(planned, settings)
         refers = any(text.startswith("@") for value in planned.values.values() for text in texts_in(value))
         if done is None or done.own != own or not refers:
-            raise
+            # The step's remedies are those of a command: in a recipe, --fresh would start all steps over.
+            what = str(error).partition("give another folder as --out")[0].rstrip("; \n")
+            remedy = "remove this folder, and this step starts over, or give another folder as --out"
+            raise OtherWorkError(f"{what}\n{remedy}", error.changed) from None
         progress.say(f"{folder}: the output of earlier steps has changed; this step starts over")
         planned.step.run(settings, anew)
 
