@@ -164,7 +164,7 @@ class Corpus:
         hashes: the hash of each source, by the name under which the manifest lists it.
         prefer: names of columns that are tried first if ``column`` is None.
         title: the name of the corpus in the progress; ``name`` if empty.
-        keep: the columns to keep, see ``read_documents``.
+        keep, on_blank: see ``read_documents``.
     """
 
     name: Literal["inputs", "outputs"]
@@ -175,6 +175,7 @@ class Corpus:
     prefer: Sequence[str] = ()
     title: str = ""
     keep: Mapping[str, str] = field(default_factory=dict)
+    on_blank: Callable[[str], object] = field(default=str, kw_only=True, compare=False)
 
     def records(self) -> Iterator[Document]:
         """Yield all records of the corpus."""
@@ -187,6 +188,7 @@ class Corpus:
                 prefer=self.prefer,
                 keep=self.keep,
                 remedy=remedy,
+                on_blank=self.on_blank,
             )
             for source in self.sources
         )

@@ -4,8 +4,10 @@ corpora -> texts to pair -> vectors of the texts in the style of the seeds (M4) 
 directions, without those that may not be paired (M5) -> margin scores (M3) -> selected pairs -> rows
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +92,13 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
     # Count the records; a row that cannot be read is reported here, too.
-    records = [corpus.count() for corpus in both]
+    records, blank = zip(*map(_counted, both), strict=True)
     # 1. Encode both corpora, and leave out texts that are not in the style of the seeds (M4).
     folders = [
         encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name), count)
         for corpus, count in zip(both, records, strict=True)
     ]
-    left_out_before = _left_out_before(folders, run)
+    left_out_before = _left_out_before(folders, blank, run)
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
     with ScratchFiles(run.out) as scratch:
@@ -135,19 +137,30 @@ def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
     )
 
 
+def _counted(corpus: Corpus) -> tuple[int, int]:
+    """The number of records of a corpus, and of its rows without a text, which are no records."""
+    blank = itertools.count()
+    records = replace(corpus, on_blank=lambda _: next(blank)).count()
+    return records, next(blank)
+
+
 def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path) -> CorpusTexts:
     """Write the distinct texts of a corpus, with the columns to keep, into a file."""
     return CorpusTexts(texts_with_columns(encoded, corpus, settings), file, list(corpus.keep.values()))
 
 
-def _left_out_before(folders: Sequence[DatasetFolder], run: Run) -> dict[str, int]:
-    """Count and report the texts that were left out before the search, by corpus and reason.
+def _left_out_before(folders: Sequence[DatasetFolder], blank: Sequence[int], run: Run) -> dict[str, int]:
+    """Count and report the rows and texts that were left out before the search, by corpus and reason.
 
-    ``folders`` are those of the encoded inputs and outputs.
+    ``folders`` are those of the encoded inputs and outputs, ``blank`` has for each the number of rows without
+    a text.
     """
     left_out: dict[str, int] = {}
-    for folder in folders:
+    for folder, rows in zip(folders, blank, strict=True):
         name, totals = folder.path.name, folder.manifest.counts
+        if rows:
+            left_out[f"rows of {name} without a text"] = rows
+            run.progress.say(f"{name}: rows without a text, which are skipped: {rows:,}")
         texts = totals.rows + totals.rejects
         left_out |= {
             f"{name} left out before the search, {reason}": n
@@ -161,7 +174,7 @@ def _left_out_before(folders: Sequence[DatasetFolder], run: Run) -> dict[str, in
             )
         of_style = sum(n for reason, n in totals.rejects_by_reason.items() if reason.startswith(f"{STYLE}:"))
         if of_style > _LARGE_SHARE * texts:
-            run.progress.say(f"with --style 0, {name} of every style are kept")
+            run.progress.say(f"to keep {name} of every style, give --style 0")
     return left_out
 
 
@@ -202,7 +215,7 @@ def _report(left_out: int, unpaired: Mapping[str, int], settings: MineSettings, 
         run.progress.say(
             f"{left_out:,} nearer neighbours are left out on purpose: if one text of a pair (or its answer) "
             "occurs word for word in the other, a model only learns to copy; "
-            f"the {settings.k} nearest of each text are counted without them"
+            f"the nearest of each text (--k {settings.k}) are counted without them"
         )
     for what, count in unpaired.items():
         if count:
