@@ -524,8 +524,14 @@ def test_when_a_step_has_grown_what_follows_is_made_anew(tmp_path):
     more = run_recipe(growing(tmp_path, 9), tmp_path / "run", Silent())
     whole = run_recipe(growing(tmp_path, 9), tmp_path / "whole", Silent())
     assert few["rows"] < more["rows"] == whole["rows"]
-    with pytest.raises(FolderError, match="augment: 2 there, 1 here"):
-        run_recipe(growing(tmp_path, 9, ", augment: 1"), tmp_path / "run", Silent())
+    changed = growing(tmp_path, 9, ", augment: 1")
+    with pytest.raises(
+        FolderError, match="augment: 2 there, 1 here\nremove (.*) to make this step"
+    ) as caught:
+        run_recipe(changed, tmp_path / "run", Silent())
+    assert "--fresh would start every step" in str(caught.value)
+    shutil.rmtree(tmp_path / "run" / "clean")  # as the message says
+    assert run_recipe(changed, tmp_path / "run", Silent())["rows"] < more["rows"]
 
 
 def test_a_fresh_start_that_was_stopped_is_still_fresh_for_the_steps_to_come(recipe, steps, calls, tmp_path):

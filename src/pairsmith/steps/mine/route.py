@@ -5,7 +5,8 @@ directions, without those that may not be paired (M5) -> margin scores (M3) -> s
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -91,13 +92,14 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
     # Count the records; a row that cannot be read is reported here, too.
-    records = [corpus.count() for corpus in both]
+    blank: Counter[str] = Counter()
+    records = [corpus.count() for corpus in corpora(settings, on_blank=lambda side: blank.update([side]))]
     # 1. Encode both corpora, and leave out texts that are not in the style of the seeds (M4).
     folders = [
         encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name), count)
         for corpus, count in zip(both, records, strict=True)
     ]
-    left_out_before = _left_out_before(folders, run)
+    left_out_before = _left_out_before(folders, blank, run)
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
     with ScratchFiles(run.out) as scratch:
@@ -125,12 +127,17 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     return finished(writer, _card(settings, both, counts))
 
 
-def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
-    """The corpora of the inputs and of the outputs."""
+def corpora(
+    settings: MineSettings, on_blank: Callable[[str], object] = lambda _: None
+) -> tuple[Corpus, Corpus]:
+    """The corpora of the inputs and of the outputs.
+
+    Whenever they are read, ``on_blank`` is called with a corpus's name for each row without a text.
+    """
     keep_x, keep_y = columns_to_keep(settings)
     return (
-        _corpus("inputs", settings.inputs, settings.input_column, keep_x, settings),
-        _corpus("outputs", settings.outputs, settings.output_column, keep_y, settings),
+        _corpus("inputs", settings.inputs, settings.input_column, keep_x, settings, on_blank),
+        _corpus("outputs", settings.outputs, settings.output_column, keep_y, settings, on_blank),
     )
 
 
@@ -140,6 +147,7 @@ def _corpus(
     column: str | None,
     keep: Mapping[str, str],
     settings: MineSettings,
+    on_blank: Callable[[str], object],
 ) -> Corpus:
     prefer = ("question",) if (settings.kind, name) == ("reading", "inputs") else ()
     remedy = naming_texts(f"{name.removesuffix('s')}_column")
@@ -153,6 +161,7 @@ def _corpus(
                 prefer=prefer,
                 keep=keep,
                 remedy=remedy,
+                on_blank=lambda _: on_blank(name),
             )
 
     return Corpus(name, name, records, sources, column, hashes(name, sources), keep)
@@ -163,14 +172,17 @@ def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path)
     return CorpusTexts(texts_with_columns(encoded, corpus, settings), file, list(corpus.keep.values()))
 
 
-def _left_out_before(folders: Sequence[DatasetFolder], run: Run) -> dict[str, int]:
-    """Count and report the texts that were left out before the search, by corpus and reason.
+def _left_out_before(folders: Sequence[DatasetFolder], blank: Mapping[str, int], run: Run) -> dict[str, int]:
+    """Count and report the rows and texts that were left out before the search, by corpus and reason.
 
-    ``folders`` are those of the encoded inputs and outputs.
+    ``folders`` are those of the encoded inputs and outputs; ``blank`` has the numbers of rows without a text.
     """
     left_out: dict[str, int] = {}
     for folder in folders:
         name, totals = folder.path.name, folder.manifest.counts
+        if rows := blank.get(name):
+            left_out[f"rows of {name} without a text"] = rows
+            run.progress.say(f"{name}: rows without a text, which are skipped: {rows:,}")
         texts = totals.rows + totals.rejects
         left_out |= {
             f"{name} left out before the search, {reason}": n
@@ -184,7 +196,7 @@ def _left_out_before(folders: Sequence[DatasetFolder], run: Run) -> dict[str, in
             )
         of_style = sum(n for reason, n in totals.rejects_by_reason.items() if reason.startswith(f"{STYLE}:"))
         if of_style > _LARGE_SHARE * texts:
-            run.progress.say(f"with --style 0, {name} of every style are kept")
+            run.progress.say(f"to keep {name} of every style, give --style 0")
     return left_out
 
 
@@ -225,7 +237,7 @@ def _report(left_out: int, unpaired: Mapping[str, int], settings: MineSettings, 
         run.progress.say(
             f"{left_out:,} nearer neighbours are left out on purpose: if one text of a pair (or its answer) "
             "occurs word for word in the other, a model only learns to copy; "
-            f"the {settings.k} nearest of each text are counted without them"
+            f"the nearest of each text (--k {settings.k}) are counted without them"
         )
     for what, count in unpaired.items():
         if count:

@@ -257,7 +257,7 @@ class FilterSettings(WorkerSettings):
         default=None,
         gt=0,
         le=1,
-        description="Keep only this share of the pairs, those that rank highest.",
+        description="Keep only this share of the pairs that --one-per leaves, those that rank highest.",
     )
     threshold: float | None = Field(
         default=None,
