@@ -11,7 +11,7 @@ from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources
 from pairsmith.runs.estimate import Before
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_each, row_shards, start_part
+from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_each, equal_shards, row_shards, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.corpora.judges import CUT, JudgeExamples, likelihood_record, load_judge, timed_judge
@@ -130,11 +130,6 @@ def judge_texts(
     )
 
 
-def equal_shards(count: int, size: int) -> list[int]:
-    """The numbers of rows of the shards of ``count`` rows: ``size`` each, the last one perhaps fewer."""
-    return [min(size, count - start) for start in range(0, count, size)]
-
-
 def _swapped(rows: pa.Table) -> pa.Table:
     """The rows with input and output exchanged."""
     return pa.table({"input": rows["output"], "output": rows["input"]})
@@ -166,17 +161,15 @@ def _judge_shards(
     )
     if writer.finished:
         return writer.folder()
-    remaining = [number for number in range(len(sizes)) if not writer.is_done(number)]
     commit_each(
         writer,
         partial(_load, options, learns_from and learns_from(), revision, schema),
-        (RowShard(number, shard(number)) for number in remaining),
+        lambda numbers: (RowShard(number, shard(number)) for number in numbers),
+        sizes,
         ExecutorChoice(options.executor, options.workers, options.ray_address),
         title=title,
-        model=options.model,
         unit=unit,
-        done=sum(sizes) - sum(sizes[number] for number in remaining),
-        total=sum(sizes),
+        model=options.model,
     )
     return writer.finish(card)
 

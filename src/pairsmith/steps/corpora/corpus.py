@@ -33,7 +33,8 @@ from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
     RowsAndRejects,
-    commit_records,
+    commit_each,
+    equal_shards,
     record_shards,
     start_part,
 )
@@ -205,7 +206,8 @@ def encode_corpus(
         the folder, with the columns of ``encoded_schema``.
     """
     count = corpus.count() if count is None else count
-    shards = range(-(-count // options.shard_size))
+    shards = partial(record_shards, corpus.records, options.shard_size)
+    sizes = equal_shards(count, options.shard_size)
     writer = start_part(
         run,
         Identity.of(
@@ -215,22 +217,21 @@ def encode_corpus(
             {"encoder": revision, **(finder_of(options.units) if corpus.name == "outputs" else {})},
         ),
         encoded_schema(options.vector_dtype),
-        planned=len(shards),
+        planned=len(sizes),
     )
     if writer.finished:
         return writer.folder()
     model, kept = options.encoder, _kept_vectors(corpus.name, options, revision)
     if kept:
-        records = record_shards(corpus.records, options.shard_size, shards)
         cut = cutter(corpus.name, options.units)
-        texts = ([unit.text for unit in units_of(cut, shard.records)[0]] for shard in records)
+        all_shards = shards(range(len(sizes)))
+        texts = ([unit.text for unit in units_of(cut, shard.records)[0]] for shard in all_shards)
         model = "" if kept.has_all(texts, run.progress.say) else model  # then the encoder is not loaded
-    commit_records(
+    commit_each(
         writer,
         partial(_load_encoder, corpus.name, options, revision),
-        corpus.records,
-        count,
-        options.shard_size,
+        shards,
+        sizes,
         ExecutorChoice(options.executor, options.workers, options.ray_address),
         title=f"encode {corpus.title}",
         unit="texts",
