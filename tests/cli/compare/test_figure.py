@@ -61,6 +61,12 @@ RESULTS = {
 }
 
 
+def test_every_evaluation_lists_its_figures():
+    evaluations = {name for name in STEPS if name.startswith("evaluate-")}
+    lacking = evaluations - {"evaluate-mteb", *RESULTS}  # mteb's figures need its package and a task
+    assert not lacking, f"add some results of {', '.join(sorted(lacking))} to RESULTS in this file"
+
+
 @pytest.mark.parametrize("step", RESULTS)
 def test_every_number_that_an_evaluation_gives_is_listed(step):
     figures = list(numbers_in(RESULTS[step]))

@@ -17,7 +17,7 @@ from pairsmith.steps.corpora.corpus import Corpus, Unit, cutter, is_styled, unit
 from pairsmith.steps.corpora.judges import LEARNED_FROM, timed_judge
 from pairsmith.steps.mine.filter import most_kept
 from pairsmith.steps.mine.neighbours import neighbours_per_side
-from pairsmith.steps.mine.rewrite import check_pair_columns, model_inputs, writer
+from pairsmith.steps.mine.rewrite import check_pair_columns, model_inputs, text_writer
 from pairsmith.steps.mine.route import corpora, schema_of
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.planning import (
@@ -183,7 +183,7 @@ def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
     def load() -> Callable[[Sequence[str]], object]:
         untrained = settings.model in before
         options = load_options(settings)
-        return writer(
+        return text_writer(
             load_text_generator(settings.model, settings.kind, fresh_decoder=untrained, **options), settings
         )
 

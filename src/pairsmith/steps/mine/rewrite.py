@@ -99,7 +99,9 @@ def _is_original(name: str, kind: str) -> bool:
 def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[RowShard, RowsAndRejects]:
     """Load the model; returns the function that turns a shard of pairs into rewritten pairs and rejects."""
     check_revision(settings.model, revision, worker)
-    write = writer(load_text_generator(settings.model, settings.kind, **load_options(settings)), settings)
+    write = text_writer(
+        load_text_generator(settings.model, settings.kind, **load_options(settings)), settings
+    )
 
     def rewrite_shard(shard: RowShard, advance: Advance) -> RowsAndRejects:
         repeats = shard.rows["repeats"].combine_chunks()
@@ -113,7 +115,7 @@ def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[
     return rewrite_shard
 
 
-def writer(model: TextGenerator, settings: RewriteSettings) -> Callable[..., list[str]]:
+def text_writer(model: TextGenerator, settings: RewriteSettings) -> Callable[..., list[str]]:
     """The function that generates a text for each of its inputs: ``generate_outputs`` with these settings."""
     return partial(
         generate_outputs,
