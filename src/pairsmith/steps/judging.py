@@ -75,9 +75,7 @@ def judge_pairs(
         options,
         revision,
         run,
-        settings=deciding,
-        inputs=inputs,
-        model="model",
+        identity=Identity.of("score", deciding, inputs, {"model": revision}),
         schema=pa.schema([("id", pa.string()), _SCORE]),
         title="score",
         unit="pairs",
@@ -112,17 +110,21 @@ def judge_texts(
         inputs: the hashes of the sources of the rows.
     """
     by_likelihood = options.judge == "likelihood"
+    decides: dict[str, JSON] = {
+        "judge_kind": options.judge,
+        "dtype": options.dtype,
+        "shard_size": options.shard_size,
+        **deciding,
+    }
+    if by_likelihood:
+        decides |= CUT
     return _judge_shards(
         (lambda number: _swapped(shard(number))) if by_likelihood else shard,
         sizes,
         options,
         revision,
         run,
-        settings={"judge_kind": options.judge, "dtype": options.dtype, "shard_size": options.shard_size}
-        | dict(deciding)
-        | (CUT if by_likelihood else {}),
-        inputs=inputs,
-        model="judge",
+        identity=Identity.of("score", decides, inputs, {"judge": revision}),
         schema=pa.schema([_SCORE]),
         title="judge",
         unit="texts",
@@ -142,9 +144,7 @@ def _judge_shards(
     revision: str,
     run: Run,
     *,
-    model: str,
-    settings: Mapping[str, JSON],
-    inputs: Mapping[str, str],
+    identity: Identity,
     schema: pa.Schema,
     title: str,
     unit: str,
@@ -153,12 +153,10 @@ def _judge_shards(
 ) -> DatasetFolder:
     """Score the rows that ``shard`` returns, shard by shard; finished shards are kept in the run's folder.
 
-    The result has the columns of ``schema``: ``score`` and perhaps the rows' ``id``. ``model`` is the name of
-    the judge's model in the manifest; ``title`` and ``unit`` are those of the progress.
+    The result has the columns of ``schema``: ``score`` and perhaps the rows' ``id``. ``title`` and ``unit``
+    are those of the progress.
     """
-    writer = start_part(
-        run, Identity.of("score", settings, inputs, {model: revision}), schema, planned=len(sizes)
-    )
+    writer = start_part(run, identity, schema, planned=len(sizes))
     if writer.finished:
         return writer.folder()
     commit_each(

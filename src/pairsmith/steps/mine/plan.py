@@ -54,7 +54,7 @@ def plan_mine(settings: MineSettings, before: Before) -> Estimate:
         sample = _sample(corpus, settings, before)
         _, per_text, vectors = timed(lambda: encode, sample.texts)
         seconds += per_text * sample.count
-        if style and is_styled(settings.units(), corpus.name):
+        if style and is_styled(settings.units(), corpus.side):
             sample.kept = float(np.mean(style.probability(vectors) >= settings.style))
         sampled.append(sample)
     counts = [round(sample.count * sample.kept) for sample in sampled]
@@ -113,7 +113,7 @@ class _Sample:
 def _sample(corpus: Corpus, settings: MineSettings, before: Before) -> _Sample:
     records = corpus.records()
     first = list(islice(records, CALIBRATION_TEXTS))
-    units, _ = units_of(cutter(corpus.name, settings.units()), first)
+    units, _ = units_of(cutter(corpus.side, settings.units()), first)
     groups = Counter(record.group for record in chain(first, records))
     if beyond := beyond_samples(corpus.sources, before):
         groups = Counter(
