@@ -850,6 +850,56 @@ def test_labels_that_are_none_are_told(given):
         GenerateSettings(labels=given)
 
 
+MEASURED = """\
+name: measured
+steps:
+  - {name: rows, step: make, settings: {inputs: ./texts.txt}}
+  - name: "graded-{n}"
+    each: {n: [1, 2]}
+    step: evaluate-sts
+    settings: {model: "pairsmith:tiny", data: ./graded.tsv}
+    results: {"all {n}": FIGURE}
+  - name: again
+    step: evaluate-labels
+    settings: {model: "pairsmith:tiny", data: "@rows"}
+results: {gap: again/GAP}
+"""
+
+
+def measured(recipe, steps, figure, gap):
+    """A recipe with two evaluations, and the table of steps that it needs."""
+    path = recipe(MEASURED.replace("FIGURE", figure).replace("GAP", gap))
+    path.with_name("graded.tsv").write_text(
+        "sentence1\tsentence2\tscore\n" + "".join(f"a {n}\tb {n}\t{n % 3}\n" for n in range(9))
+    )
+    return path, steps | {name: STEPS[name] for name in ("evaluate-sts", "evaluate-labels")}
+
+
+@pytest.mark.parametrize(
+    ("figure", "gap", "told"),
+    [
+        ("graded.al", "gap", "results.all 1: evaluate-sts gives no number 'graded.al'; did you mean 'graded.all'? known: "),
+        ("grded.all_ci", "gap", "results.all 1: evaluate-sts gives no number 'grded.all_ci'; "),
+        ("graded.all", "labels.0.5.men", "results.gap: evaluate-labels gives no number 'labels.0.5.men'; "),
+    ],
+)  # fmt: skip
+def test_a_figure_that_an_evaluation_does_not_give_is_told_before_the_first_step(
+    recipe, steps, figure, gap, told
+):
+    (fault,) = faults(*measured(recipe, steps, figure, gap))
+    assert fault.startswith(f"small.yaml: {told}")
+
+
+@pytest.mark.parametrize(("figure", "gap"), [("graded.all", "gap"), ("graded.all_ci", "labels.0.5.mean_ci")])
+def test_figures_and_their_intervals_are_accepted(recipe, steps, figure, gap):
+    recipe = load_recipe(*measured(recipe, steps, figure, gap))
+    assert recipe.results == {
+        "all 1": f"graded-1/{figure}",
+        "all 2": f"graded-2/{figure}",
+        "gap": f"again/{gap}",
+    }
+
+
 def test_a_figure_may_have_a_dot_in_a_key(tmp_path):
     (tmp_path / "labels").mkdir()
     figures = {"labels": {"0.5": {"mean": 0.4}, "0": {"mean": 0.1}}}

@@ -122,6 +122,7 @@ def test_sections_with_nothing_to_say_are_left_out(tmp_path):
     body = read(make(tmp_path / "o", SCORED_PAIR, [{"train": []}]))[1]
     for heading in ("Instructions", "Scores", "First rows", "Rows left out", "Please cite", "Licence"):
         assert f"## {heading}" not in body
+    assert "left out" not in body
     assert "```sh" not in body  # nobody gave a command
 
 

@@ -545,3 +545,14 @@ def test_infuse_says_how_many_questions_have_no_answer_in_their_passage(quick_be
     infuse(settings(quick_bert, str(path), labels="answers", max_steps=1), Run(tmp_path / "out", heard))
     said = "1 of 3 questions have no answer in their passage; for these the student learns the first token"
     assert said in heard.lines
+
+
+def test_infuse_says_how_many_questions_of_an_official_file_have_no_answer(quick_bert, tmp_path):
+    path = tmp_path / "train.json"
+    answered = {"question": "Who plays?", "answers": [{"text": "Ann", "answer_start": 0}]}
+    questions = [answered, {"question": "Who sings?", "answers": [], "is_impossible": True}]
+    paragraph = {"context": "Ann plays.", "qas": questions}
+    path.write_text(json.dumps({"data": [{"title": "a", "paragraphs": [paragraph]}]}))
+    heard = Heard()
+    infuse(settings(quick_bert, str(path), labels="answers", max_steps=1), Run(tmp_path / "out", heard))
+    assert "1 of 2 questions in SQuAD's official files have no answer and are left out" in heard.lines

@@ -391,11 +391,28 @@ def test_a_no_break_space_is_part_of_a_word(tmp_path):
     ]
 
 
+def test_types_without_a_prefix_are_io(tmp_path):
+    (tmp_path / "io.conll").write_text("Ann PER\nLee PER\nin O\nNew art-film\nYork LOC\n\nBo PER\n")
+    assert read_tagged(tmp_path / "io.conll") == [
+        TaggedSentence(("Ann", "Lee", "in", "New", "York"), ("B-PER", "I-PER", "O", "B-art-film", "B-LOC")),
+        TaggedSentence(("Bo",), ("B-PER",)),
+    ]
+    row = {"tokens": ["Ann", "runs"], "ner_tags": ["PER", "O"]}
+    (tmp_path / "io.jsonl").write_text(json.dumps(row) + "\n")
+    assert read_tagged(tmp_path / "io.jsonl") == [TaggedSentence(("Ann", "runs"), ("B-PER", "O"))]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("A I-PER\nman person\n", "eng:1: the tag 'person' is not a BIO tag"),
         ("A M-PER\n", "the tag 'M-PER' is not a BIO tag"),
+        ("A PER\nman B-PER\nis O\n", "'PER' is not a BIO tag .*; types without B- and I- are read only if"),
+        (
+            "A DT\nman NN\n",
+            "'DT' is not a BIO tag .* only if the data has the tag O and no tag with a prefix",
+        ),
+        ("A B\nman I\nis O\n", "the tag 'B' is not a BIO tag such as O, B-PERSON"),
         (
             "tokens,ner_tags\n",
             "a word and its tag .*; give a file in CoNLL's format, or JSON Lines or Parquet",

@@ -5,7 +5,7 @@ separate so that the reader of task files can report both kinds of faults in one
 """
 
 import math
-import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -175,7 +175,7 @@ class Decoding(Settings):
 class TaskSpec(Settings):
     """A task: the description of a labelled data set that a language model can generate."""
 
-    name: str = Field(description="A short name: letters, digits, dots, hyphens and underscores.")
+    name: str = Field(description="A short name: letters of any script, digits, dots, hyphens, underscores.")
     description: str = Field(
         default="", description="One sentence for people; it goes into the data set's card."
     )
@@ -207,10 +207,11 @@ class TaskSpec(Settings):
     @field_validator("name")
     @classmethod
     def _short_name(cls, value: str) -> str:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
+        valid = [sign in "._-" or unicodedata.category(sign)[0] in "LMN" for sign in value]
+        if not 0 < len(value) <= 64 or value[0] in "._-" or not all(valid):
             raise ValueError(
-                "a name is 1 to 64 letters, digits, dots, hyphens or underscores and starts with a letter or "
-                f"digit, not {shown_value(value)}"
+                "a name is 1 to 64 letters of any script, digits, dots, hyphens or underscores and starts "
+                f"with a letter or digit, not {shown_value(value)}"
             )
         return value
 

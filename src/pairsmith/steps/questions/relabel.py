@@ -15,7 +15,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.filters import AGREEMENT, NO_ANSWER, UNCERTAIN
 from pairsmith.data.kept_columns import kept_names, kept_schema, refuse_missing_columns
-from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_generated_questions
+from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_generated_questions, say_left_out
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.data.squad import open_questions
@@ -63,6 +63,7 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     count = sum(1 for _ in questions(settings))
     if not count:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
+    say_left_out(settings.data, run.progress.say)
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
     sizes = equal_shards(count, shard_size)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError
-from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
+from pairsmith.data.questions import GeneratedQuestion, read_generated_questions, say_left_out
 from pairsmith.data.squad import read_questions
 from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
@@ -44,6 +44,7 @@ def _read(settings: InfuseSettings, most: int | None) -> TrainingData[PassageSto
 
 
 def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: TrainingContext) -> Trained:
+    say_left_out(settings.data, context["progress"].say)
     if data.unanswered:
         context["progress"].say(
             f"{data.unanswered:,} of {data.rows:,} questions have no answer in their passage; for these the "
