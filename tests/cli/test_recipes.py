@@ -1201,17 +1201,6 @@ def test_the_example_on_the_page_is_sound(tmp_path):
     assert [planned.kind for planned in plan.steps] == ["generate", "postprocess", "train-encoder"]
 
 
-def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
-    assert set(STEPS) == {
-        "generate", "postprocess", "train-encoder", "train-classifier", "classify",
-        "evaluate-classification", "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
-        "train-asker", "ask", "train-teacher", "relabel", "infuse",
-        "chunk", "queries", "filter-queries", "negatives", "train-retriever",
-        "evaluate-sts", "evaluate-labels", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
-        "evaluate-ner", "evaluate-sentiment", "evaluate-retrieval", "mix", "export", "push", "report", "audit",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("task", "message"),
     [

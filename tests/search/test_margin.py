@@ -115,7 +115,7 @@ def corpora(draw):
     return draw(st.lists(row, min_size=rows, max_size=rows)), draw(few)
 
 
-@given(case=corpora(), kind=st.sampled_from(["ratio", "distance", "absolute"]))
+@given(case=corpora(), kind=st.sampled_from(get_args(MarginName)))
 def test_every_rule_against_plain_loops(case, kind):
     rows, k = case
     columns = [list(column) for column in zip(*rows, strict=True)]

@@ -33,7 +33,8 @@ from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
     RowsAndRejects,
-    commit_records,
+    commit_each,
+    equal_shards,
     record_shards,
     start_part,
 )
@@ -157,7 +158,7 @@ class Corpus:
     """A corpus to encode.
 
     Attributes:
-        name: the side of the corpus.
+        side: whether it holds inputs or outputs.
         title: the name of the corpus in the progress.
         records: yields all records of the corpus, from the first one at each call.
         sources: the sources of the records, for the card.
@@ -166,7 +167,7 @@ class Corpus:
         keep: the columns to keep, see ``read_documents``.
     """
 
-    name: Literal["inputs", "outputs"]
+    side: Literal["inputs", "outputs"]
     title: str
     records: Callable[[], Iterator[Document]]
     sources: Sequence[str]
@@ -205,32 +206,32 @@ def encode_corpus(
         the folder, with the columns of ``encoded_schema``.
     """
     count = corpus.count() if count is None else count
-    shards = range(-(-count // options.shard_size))
+    shards = partial(record_shards, corpus.records, options.shard_size)
+    sizes = equal_shards(count, options.shard_size)
     writer = start_part(
         run,
         Identity.of(
             "encode",
             _deciding(corpus, options),
             corpus.hashes,
-            {"encoder": revision, **(finder_of(options.units) if corpus.name == "outputs" else {})},
+            {"encoder": revision, **(finder_of(options.units) if corpus.side == "outputs" else {})},
         ),
         encoded_schema(options.vector_dtype),
-        planned=len(shards),
+        planned=len(sizes),
     )
     if writer.finished:
         return writer.folder()
-    model, kept = options.encoder, _kept_vectors(corpus.name, options, revision)
+    model, kept = options.encoder, _kept_vectors(corpus.side, options, revision)
     if kept:
-        records = record_shards(corpus.records, options.shard_size, shards)
-        cut = cutter(corpus.name, options.units)
-        texts = ([unit.text for unit in units_of(cut, shard.records)[0]] for shard in records)
+        cut = cutter(corpus.side, options.units)
+        all_shards = shards(range(len(sizes)))
+        texts = ([unit.text for unit in units_of(cut, shard.records)[0]] for shard in all_shards)
         model = "" if kept.has_all(texts, run.progress.say) else model  # then the encoder is not loaded
-    commit_records(
+    commit_each(
         writer,
-        partial(_load_encoder, corpus.name, options, revision),
-        corpus.records,
-        count,
-        options.shard_size,
+        partial(_load_encoder, corpus.side, options, revision),
+        shards,
+        sizes,
         ExecutorChoice(options.executor, options.workers, options.ray_address),
         title=f"encode {corpus.title}",
         unit="texts",
@@ -242,9 +243,9 @@ def encode_corpus(
 def _deciding(corpus: Corpus, options: EncodingOptions) -> dict[str, JSON]:
     """The options that decide the units of a corpus and their vectors, for the folder's fingerprint."""
     units = options.units
-    of_side = _DECIDES_BY_SIDE.get((units.kind, corpus.name), ())
+    of_side = _DECIDES_BY_SIDE.get((units.kind, corpus.side), ())
     return {
-        "side": corpus.name,
+        "side": corpus.side,
         "column": corpus.column,
         "kind": units.kind,
         "group_column": units.group_column,
@@ -353,7 +354,7 @@ def encoded_rows(
 
 def _card(corpus: Corpus, options: EncodingOptions) -> Card:
     return Card(
-        title=f"Vectors of {corpus.name} under {model_display_name(options.encoder)}",
+        title=f"Vectors of {corpus.side} under {model_display_name(options.encoder)}",
         description="Texts and their vectors by a sentence encoder. It is an intermediate result of mining.",
         columns={
             "group": "the group of the text; only texts of the same group are paired",

@@ -84,10 +84,10 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         return nothing_to_do(writer)
     # Missing packages and unusable indexes are reported here, before hours of encoding.
     for corpus in both:
-        cutter(corpus.name, settings.units())
+        cutter(corpus.side, settings.units())
     if settings.index:
         check_index(settings.index)
-    styled = any(is_styled(settings.units(), corpus.name) for corpus in both)
+    styled = any(is_styled(settings.units(), corpus.side) for corpus in both)
     if styled and load_style_classifier(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
@@ -96,7 +96,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     records = [corpus.count() for corpus in corpora(settings, on_blank=lambda side: blank.update([side]))]
     # 1. Encode both corpora, and leave out texts that are not in the style of the seeds (M4).
     folders = [
-        encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name), count)
+        encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.side), count)
         for corpus, count in zip(both, records, strict=True)
     ]
     left_out_before = _left_out_before(folders, blank, run)
@@ -142,15 +142,15 @@ def corpora(
 
 
 def _corpus(
-    name: Literal["inputs", "outputs"],
+    side: Literal["inputs", "outputs"],
     sources: Sequence[str],
     column: str | None,
     keep: Mapping[str, str],
     settings: MineSettings,
     on_blank: Callable[[str], object],
 ) -> Corpus:
-    prefer = ("question",) if (settings.kind, name) == ("reading", "inputs") else ()
-    remedy = naming_texts(f"{name.removesuffix('s')}_column")
+    prefer = ("question",) if (settings.kind, side) == ("reading", "inputs") else ()
+    remedy = naming_texts(f"{side.removesuffix('s')}_column")
 
     def records() -> Iterator[Document]:
         for source in sources:
@@ -164,7 +164,7 @@ def _corpus(
                 on_blank=lambda _: on_blank(name),
             )
 
-    return Corpus(name, name, records, sources, column, hashes(name, sources), keep)
+    return Corpus(side, side, records, sources, column, hashes(side, sources), keep)
 
 
 def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path) -> CorpusTexts:
@@ -344,7 +344,7 @@ def _card(settings: MineSettings, corpora: Sequence[Corpus], counts: dict[str, i
             "score": "the cosine of the two vectors, from -1 to 1",
         }
         | {
-            name: f"the column {column} of the {corpus.name}"
+            name: f"the column {column} of the {corpus.side}"
             for corpus in corpora
             for column, name in corpus.keep.items()
         },

@@ -46,8 +46,10 @@ from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
     RowsAndRejects,
+    equal_shards,
     finished,
     nothing_to_do,
+    record_shards,
 )
 from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.seeds import stream_key
@@ -102,10 +104,10 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     earlier, identity = None, identity_of(settings, kind, models)
     if settings.reuse and not is_complete(run, identity):
         earlier = EarlierQuestions.open(settings.reuse, identity)
-    shards = -(-count // shard_size)
-    writer = FolderWriter.start(run, identity, schema_of(settings), planned=shards)
+    sizes = equal_shards(count, shard_size)
+    writer = FolderWriter.start(run, identity, schema_of(settings), planned=len(sizes))
     limits = None
-    if settings.sample and not all(map(writer.is_done, range(shards))):
+    if settings.sample and not all(map(writer.is_done, range(len(sizes)))):
         decides = {**identity.settings, **identity.inputs, **models}
         limits = passage_limits(settings, count, decides, run)
     if writer.finished:
@@ -119,9 +121,8 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     commit_reusing(
         writer,
         partial(_load_worker, settings, models, limits),
-        partial(texts, settings),
-        count,
-        shard_size,
+        partial(record_shards, partial(texts, settings), shard_size),
+        sizes,
         ExecutorChoice.of(settings),
         reuse=reuse,
         title="ask",

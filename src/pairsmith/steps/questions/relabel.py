@@ -35,7 +35,15 @@ from pairsmith.runs import (
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, finished, nothing_to_do
+from pairsmith.runs.mapped import (
+    RecordShard,
+    RowsAndRejects,
+    commit_each,
+    equal_shards,
+    finished,
+    nothing_to_do,
+    record_shards,
+)
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
@@ -58,22 +66,22 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     say_left_out(settings.data, run.progress.say)
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
+    sizes = equal_shards(count, shard_size)
     revision = model_revision(settings.model)
     require_reader(settings.model)
     writer = FolderWriter.start(
         run,
         Identity.of("relabel", settings.deciding(), hashes("data", settings.data), {"model": revision}),
         kept_schema(RELABELLED, kept(settings)),
-        planned=-(-count // shard_size),
+        planned=len(sizes),
     )
     if writer.finished:
         return nothing_to_do(writer)
-    commit_records(
+    commit_each(
         writer,
         partial(_load_teacher, settings, revision),
-        partial(questions, settings),
-        count,
-        shard_size,
+        partial(record_shards, partial(questions, settings), shard_size),
+        sizes,
         ExecutorChoice.of(settings),
         title="answer",
         unit="questions",

@@ -38,9 +38,11 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     RecordShard,
     RowsAndRejects,
-    commit_records,
+    commit_each,
+    equal_shards,
     finished,
     nothing_to_do,
+    record_shards,
     start_part,
 )
 from pairsmith.runs.sorting import first_of_each
@@ -129,20 +131,15 @@ def _refuse_inside(out: Place, settings: ChunkSettings) -> None:
 
 def _cut(settings: ChunkSettings, counted: DocumentCounts, inputs: dict[str, str], run: Run) -> DatasetFolder:
     """Cut all documents: the folder of their chunks, with copies, as ``_CUT``."""
-    writer = start_part(
-        run,
-        Identity.of("cut", settings.deciding(), inputs),
-        _CUT,
-        planned=-(-counted.documents // settings.shard_size),
-    )
+    sizes = equal_shards(counted.documents, settings.shard_size)
+    writer = start_part(run, Identity.of("cut", settings.deciding(), inputs), _CUT, planned=len(sizes))
     if writer.finished:
         return writer.folder()
-    commit_records(
+    commit_each(
         writer,
         partial(_load_worker, settings),
-        partial(documents, settings),
-        counted.documents,
-        settings.shard_size,
+        partial(record_shards, partial(documents, settings), settings.shard_size),
+        sizes,
         ExecutorChoice.of(settings),
         title="chunk",
         unit="documents",

@@ -36,8 +36,10 @@ from pairsmith.runs.mapped import (
     Records,
     RecordShard,
     RowsAndRejects,
+    equal_shards,
     finished,
     nothing_to_do,
+    record_shards,
     say_loading,
 )
 from pairsmith.runs.seeds import stream_key
@@ -86,7 +88,8 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     earlier = None
     if settings.reuse and not is_complete(run, identity):
         earlier = EarlierQueries.open(settings.reuse, identity)
-    writer = FolderWriter.start(run, identity, QUERY, planned=-(-count // shard_size))
+    sizes = equal_shards(count, shard_size)
+    writer = FolderWriter.start(run, identity, QUERY, planned=len(sizes))
     if writer.finished:
         return nothing_to_do(writer)
     say_loading(run, settings.model)
@@ -102,9 +105,8 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     commit_reusing(
         writer,
         partial(_load_worker, settings, identity.models),
-        records,
-        count,
-        shard_size,
+        partial(record_shards, records, shard_size),
+        sizes,
         ExecutorChoice.of(settings),
         reuse=reuse,
         title="write queries",
