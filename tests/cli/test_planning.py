@@ -12,7 +12,7 @@ from pairsmith.cli.app import main
 from pairsmith.cli.planning import Prices, plan_recipe, plan_table
 from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
-from pairsmith.core.errors import SettingsError, WorkerError
+from pairsmith.core.errors import InputError, SettingsError, WorkerError
 from pairsmith.core.progress import Silent
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.estimate import Estimate
@@ -122,6 +122,20 @@ def test_a_part_of_a_step_cannot_be_looked_into(recipe, monkeypatch, tmp_path):
     (tmp_path / "small.yaml").write_text(text)
     monkeypatch.setattr(planning, "_apart", lambda *_: Estimate(1.0, 1, 1, {}))
     with pytest.raises(SettingsError, match="clean: @pairs/data is part of a step's folder"):
+        plan_recipe(load_recipe(tmp_path / "small.yaml"), Silent())
+
+
+def test_faults_that_a_trial_meets_name_keys_of_the_recipe(tmp_path, monkeypatch):
+    (tmp_path / "rows.csv").write_text("body,stars\nA film.,1\n")
+    (tmp_path / "small.yaml").write_text("""
+name: small
+steps:
+  - name: stars
+    step: train-classifier
+    settings: {base: "pairsmith:tiny", data: ./rows.csv}
+""")
+    monkeypatch.setattr(planning, "_apart", in_this_process)
+    with pytest.raises(InputError, match=r"name the one with the texts with stars\.text_column; it has"):
         plan_recipe(load_recipe(tmp_path / "small.yaml"), Silent())
 
 
