@@ -281,7 +281,7 @@ _JUDGES = {
 
 def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
     models = [settings.model] if settings.model else []
-    judge = " ".join([settings.judge, *map(model_display_name, models)])
+    judge = " ".join([settings.judge, *(f"`{model_display_name(model)}`" for model in models)])
     scores = SCORES_OF_PAIRS[settings.judge][0]
     if settings.beside:
         scores += f", standardised, plus the standardised columns {', '.join(settings.beside)}"
