@@ -17,7 +17,7 @@ from pairsmith.cli.running import closing_lines, figure_of, results_table, run_r
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.bundled import recipe_path
-from pairsmith.core.errors import FolderError, InputError, OtherWorkError, SettingsError
+from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import Settings, refuse
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -663,22 +663,6 @@ def test_a_changed_setting_does_its_step_and_what_its_output_leads_to(recipe, st
     calls.clear()
     run_recipe(load_recipe(recipe(), steps, seed=8), tmp_path / "run", Silent())
     assert calls.names == ["rows", "after"]
-
-
-def test_a_folder_of_other_settings_is_told_with_what_a_recipe_can_do(recipe, tmp_path):
-    path = recipe("name: n\nsteps:\n  - {name: all, step: mix, settings: {data: ./rows.jsonl, seed: 1}}\n")
-    row = {"sentence1": "a", "sentence2": "b", "score": 1}
-    path.with_name("rows.jsonl").write_text(json.dumps(row) + "\n")
-    run_recipe(load_recipe(path), tmp_path / "run", Silent())
-    changed = load_recipe(path, overrides=["all.seed=2"])
-    with pytest.raises(OtherWorkError) as caught:
-        run_recipe(changed, tmp_path / "run", Silent())
-    assert str(caught.value) == (
-        f"{tmp_path / 'run' / 'all'} holds a finished run of mix with other settings: seed: 1 there, 2 here\n"
-        "remove this folder, and this step starts over, or give another folder as --out"
-    )
-    shutil.rmtree(tmp_path / "run" / "all")
-    run_recipe(changed, tmp_path / "run", Silent())
 
 
 def test_a_changed_setting_that_changes_no_output_does_its_step_only(recipe, steps, calls, tmp_path):

@@ -121,7 +121,7 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         counts = left_out_before | {"input texts": len(x), "output texts": len(y)}
         counts |= {"groups searched": len(groups)} if settings.group_column else {}
         counts |= {"candidate outputs of inputs": len(forward), "candidate inputs of outputs": len(backward)}
-        counts |= unpaired | {"neighbours left out: a text, or its answer, is in the other": left_out}
+        counts |= unpaired | {"neighbours left out: one text, or its answer, contains the other": left_out}
         counts |= {"candidates without a margin score": unscored}
     _report(left_out, unpaired, settings, run)
     return finished(writer, _card(settings, both, counts))

@@ -205,7 +205,7 @@ def _copy(row: dict[str, object]) -> Reject:
 def _card(settings: ChunkSettings, counted: DocumentCounts, total: int | None = None) -> Card:
     counts = {"documents read": counted.documents, "files of other kinds, not read": counted.of_unknown_kind}
     if total is not None:
-        counts["chunks with copies"] = total
+        counts["chunks, copies included"] = total
     return Card(
         title="Chunks of documents",
         description=f"Documents cut into chunks of whole sentences, at most {settings.words} words each.",

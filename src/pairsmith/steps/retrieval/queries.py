@@ -170,7 +170,7 @@ def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run)
         )
     return {
         "chunks": chunk_count,
-        f"chunks with all {wanted} of the queries requested": complete,
+        "chunks with as many queries as requested": complete,
         "chunks without a query": none,
     }
 
