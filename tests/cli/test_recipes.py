@@ -17,7 +17,7 @@ from pairsmith.cli.running import closing_lines, figure_of, results_table, run_r
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.bundled import recipe_path
-from pairsmith.core.errors import FolderError, InputError, OtherWorkError, SettingsError
+from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import Settings, refuse
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -524,8 +524,14 @@ def test_when_a_step_has_grown_what_follows_is_made_anew(tmp_path):
     more = run_recipe(growing(tmp_path, 9), tmp_path / "run", Silent())
     whole = run_recipe(growing(tmp_path, 9), tmp_path / "whole", Silent())
     assert few["rows"] < more["rows"] == whole["rows"]
-    with pytest.raises(FolderError, match="augment: 2 there, 1 here"):
-        run_recipe(growing(tmp_path, 9, ", augment: 1"), tmp_path / "run", Silent())
+    changed = growing(tmp_path, 9, ", augment: 1")
+    with pytest.raises(
+        FolderError, match="augment: 2 there, 1 here\nremove (.*) to make this step"
+    ) as caught:
+        run_recipe(changed, tmp_path / "run", Silent())
+    assert "--fresh would start every step" in str(caught.value)
+    shutil.rmtree(tmp_path / "run" / "clean")  # as the message says
+    assert run_recipe(changed, tmp_path / "run", Silent())["rows"] < more["rows"]
 
 
 def test_a_fresh_start_that_was_stopped_is_still_fresh_for_the_steps_to_come(recipe, steps, calls, tmp_path):
@@ -657,22 +663,6 @@ def test_a_changed_setting_does_its_step_and_what_its_output_leads_to(recipe, st
     calls.clear()
     run_recipe(load_recipe(recipe(), steps, seed=8), tmp_path / "run", Silent())
     assert calls.names == ["rows", "after"]
-
-
-def test_a_folder_of_other_settings_is_told_with_what_a_recipe_can_do(recipe, tmp_path):
-    path = recipe("name: n\nsteps:\n  - {name: all, step: mix, settings: {data: ./rows.jsonl, seed: 1}}\n")
-    row = {"sentence1": "a", "sentence2": "b", "score": 1}
-    path.with_name("rows.jsonl").write_text(json.dumps(row) + "\n")
-    run_recipe(load_recipe(path), tmp_path / "run", Silent())
-    changed = load_recipe(path, overrides=["all.seed=2"])
-    with pytest.raises(OtherWorkError) as caught:
-        run_recipe(changed, tmp_path / "run", Silent())
-    assert str(caught.value) == (
-        f"{tmp_path / 'run' / 'all'} holds a finished run of mix with other settings: seed: 1 there, 2 here\n"
-        "remove this folder, and this step starts over, or give another folder as --out"
-    )
-    shutil.rmtree(tmp_path / "run" / "all")
-    run_recipe(changed, tmp_path / "run", Silent())
 
 
 def test_a_changed_setting_that_changes_no_output_does_its_step_only(recipe, steps, calls, tmp_path):
@@ -1195,17 +1185,6 @@ def test_the_example_on_the_page_is_sound(tmp_path):
     assert [planned.kind for planned in plan.steps] == ["generate", "postprocess", "train-encoder"]
 
 
-def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
-    assert set(STEPS) == {
-        "generate", "postprocess", "train-encoder", "train-classifier", "classify",
-        "evaluate-classification", "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
-        "train-asker", "ask", "train-teacher", "relabel", "infuse",
-        "chunk", "queries", "filter-queries", "negatives", "train-retriever",
-        "evaluate-sts", "evaluate-labels", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
-        "evaluate-ner", "evaluate-sentiment", "evaluate-retrieval", "mix", "export", "push", "report", "audit",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("task", "message"),
     [
@@ -1332,6 +1311,26 @@ steps:
     with pytest.raises(InputError, match=told):
         run_recipe(load_recipe(tmp_path / "late.yaml"), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
+
+
+def test_a_fault_in_the_data_of_a_classifier_names_keys_of_the_recipe(tmp_path):
+    (tmp_path / "train.csv").write_text("body,stars\nGood film.,good\n")
+    (tmp_path / "test.csv").write_text("text,label\nGood film.,good\n")
+    text = """\
+        name: late
+        steps:
+          - name: first
+            step: train-classifier
+            settings: {base: "pairsmith:tiny", data: ./train.csv}
+          - name: after
+            step: evaluate-classification
+            settings: {model: "@first", data: ./test.csv}
+        """
+    (tmp_path / "late.yaml").write_text(dedent(text))
+    with pytest.raises(InputError, match="train.csv") as caught:
+        run_recipe(load_recipe(tmp_path / "late.yaml"), tmp_path / "run", Silent())
+    assert "first.text_column" in str(caught.value)
+    assert "--" not in str(caught.value)
 
 
 def test_faults_name_keys_of_the_recipe_and_not_options_of_a_command(recipe):

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from pairsmith.core.errors import UserError, known_names_hint
@@ -31,9 +30,11 @@ def figure_fault(
         return None
     forms: Sequence[str] = step.figures
     data, suites = settings.get("data"), settings.get("suites")
-    if name == "evaluate-sts" and isinstance(data, str) and not data.startswith("@"):
-        with suppress(UserError):  # the step itself reports faults of its data
-            forms = _with_suites(forms, data, [suites] if isinstance(suites, str) else suites)
+    if name == "evaluate-sts" and not str(data).startswith("@"):
+        try:
+            forms = _with_suites(forms, str(data or ""), [suites] if isinstance(suites, str) else suites)
+        except UserError:
+            return None  # the step itself reports data that are missing or have faults
     names = [figure, re.sub(r"_ci(?=\.|$)", "", figure)] if intervals else [figure]
     if any(_is_of_form(name, form) for name in names for form in forms):
         return None

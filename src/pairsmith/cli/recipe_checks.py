@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pairsmith.cli.figures import figure_fault
-from pairsmith.core.errors import MissingExtra, known_names_hint
+from pairsmith.core.errors import MissingExtra, errors_in_other_words, known_names_hint
 from pairsmith.core.extras import extras
 from pairsmith.data.tasks import TaskSpec, label_text, load_task
 from pairsmith.steps.generate.checks import remarks
@@ -84,7 +84,8 @@ def labels_of_model(planned: "PlannedStep", planned_steps: "Sequence[PlannedStep
         return set()
     if str(training.values.get("data")).startswith("@"):
         return _generated_labels(training, steps)
-    return training_labels(training.settings(Path()))
+    with errors_in_other_words(training.keys()):
+        return training_labels(training.settings(Path()))
 
 
 def _generated_labels(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> set[str]:

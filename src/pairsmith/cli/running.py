@@ -241,12 +241,21 @@ def _run_step(
         own = _fingerprint(planned, settings)
         refers = any(text.startswith("@") for value in planned.values.values() for text in texts_in(value))
         if done is None or done.own != own or not refers:
-            # The step's remedies are those of a command: in a recipe, --fresh would start all steps over.
-            what = str(error).partition("give another folder as --out")[0].rstrip("; \n")
-            remedy = "remove this folder, and this step starts over, or give another folder as --out"
-            raise OtherWorkError(f"{what}\n{remedy}", error.changed) from None
+            raise _for_recipes(error, folder) from None
         progress.say(f"{folder}: the output of earlier steps has changed; this step starts over")
         planned.step.run(settings, anew)
+
+
+def _for_recipes(error: OtherWorkError, folder: Place) -> OtherWorkError:
+    """The error with a remedy for a step of a recipe, in which ``--fresh`` starts every step over."""
+    message, _, remedy = str(error).partition("\n")
+    if not remedy:  # the work of another step, for which the message names the only remedy
+        return error
+    return OtherWorkError(
+        f"{message}\nremove {folder} to make this step and those that read it anew, or give another --out; "
+        "--fresh would start every step of the recipe over",
+        error.changed,
+    )
 
 
 def results_table(figures: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Reading documents, and their summaries if there are any (for the file formats, see ``sources``)."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import NamedTuple
 
@@ -61,6 +61,7 @@ def read_documents(
     prefer: Sequence[str] = (),
     keep: Mapping[str, str] | None = None,
     remedy: str = NAME_TEXTS,
+    on_blank: Callable[[str], object] = str,
 ) -> Iterator[Document]:
     """Read documents and their summaries one at a time, stripped of white space; blank ones are skipped.
 
@@ -76,15 +77,21 @@ def read_documents(
         prefer: names of columns that are tried before ``DOCUMENT_COLUMNS``.
         keep: maps each column to keep to its name in ``Document.kept``. A row need not have these columns.
         remedy: as for ``pick_column``.
+        on_blank: called with the location of each row that is skipped; by default this has no effect.
     """
     opened = open_source(source)
     columns = [column] if column else list(dict.fromkeys([*prefer, *DOCUMENT_COLUMNS]))
-    documents = _with_summaries(opened, columns, group_column, keep or {}, remedy)
+    documents = _with_summaries(opened, columns, group_column, keep or {}, remedy, on_blank)
     return at_least_one(documents, f"{opened.name} holds no documents")
 
 
 def _with_summaries(
-    source: Source, columns: Sequence[str], group_column: str | None, keep: Mapping[str, str], remedy: str
+    source: Source,
+    columns: Sequence[str],
+    group_column: str | None,
+    keep: Mapping[str, str],
+    remedy: str,
+    on_blank: Callable[[str], object],
 ) -> Iterator[Document]:
     alternatives = [columns, [group_column]] if group_column else [columns]
     summary_name: str | None = None
@@ -97,6 +104,8 @@ def _with_summaries(
             group = _group(row.get(names[1]), names[1], where) if group_column else ""
             kept = kept_values(row, keep, where) if keep else {}
             yield Document(text, where, given_id(row, where), summary=summary, group=group, kept=kept)
+        else:
+            on_blank(where)
 
 
 def read_titled(

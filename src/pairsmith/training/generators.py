@@ -22,6 +22,7 @@ from pairsmith.models.language.prefix_batches import (
     prefix_features,
     prefix_inputs,
     prefix_rows,
+    unmasked,
 )
 from pairsmith.models.text_generator import TextGenerator, encode_inputs, encode_targets, input_features
 from pairsmith.training.chunks import chunked, mean_of_losses
@@ -229,7 +230,7 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
             self.predictions.places = None
             return logits
         keeping = {"logits_to_keep": chunk["kept"]} if self._keeps else {}
-        logits = self.model(input_ids=chunk["input_ids"], use_cache=False, **keeping).logits
+        logits = self.model(**unmasked(chunk["input_ids"]), use_cache=False, **keeping).logits
         return logits if self._keeps else logits[:, chunk["kept"]]
 
 

@@ -10,6 +10,7 @@ from pairsmith.cli.app import main
 from pairsmith.cli.compare.file import Measured
 from pairsmith.cli.compare.route import check_figure
 from pairsmith.cli.expansion import expanded_steps
+from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.documents import Document
 from pairsmith.methods.dino.evaluation import Figure, SuiteScores, classification_figures, separation
@@ -58,6 +59,12 @@ RESULTS = {
     "evaluate-sentiment": sentiment(),
     "evaluate-classification": classification_figures(["0.5", "1"], ["1", "0.5"], [0, 1], bootstrap=0),
 }
+
+
+def test_every_evaluation_lists_its_figures():
+    evaluations = {name for name in STEPS if name.startswith("evaluate-")}
+    lacking = evaluations - {"evaluate-mteb", *RESULTS}  # mteb's figures need its package and a task
+    assert not lacking, f"add some results of {', '.join(sorted(lacking))} to RESULTS in this file"
 
 
 @pytest.mark.parametrize("step", RESULTS)

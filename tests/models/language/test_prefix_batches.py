@@ -79,6 +79,16 @@ def test_a_text_has_the_states_that_it_has_alone(kind, rows):
                 assert torch.allclose(of_row[start : start + len(text)], alone[seen:], atol=1e-5)
 
 
+def test_padding_after_texts_that_are_alone_in_their_rows_brings_no_warning(monkeypatch):
+    """GPT-2 would warn of the padding of the second row, to which no token attends."""
+    warnings = []
+    monkeypatch.setattr(modeling_utils.logger, "warning_once", warnings.append)
+    model = random_model("gpt2")
+    model.config.pad_token_id = 0
+    model.base_model(**prefix_inputs(prefix_features(ALONE), model))
+    assert warnings == []
+
+
 def test_models_that_mind_neither_mask_nor_positions_have_an_obstacle():
     bloom = BloomForCausalLM(BloomConfig(vocab_size=50, hidden_size=16, n_layer=2, n_head=2))
     assert obstacle(bloom)

@@ -586,7 +586,10 @@ def test_the_judge_chooses_for_each_input_and_columns_rank_the_inputs(world, jud
     reasons = {row["reason"] for row in folder.rejects().to_pylist()}
     assert reasons == {"the judge chose another pair of its input"}
     card = (tmp / "out" / "README.md").read_text(encoding="utf-8")
-    assert "chose for their inputs, and that are the best of these by margin" in card
+    assert (
+        "of those that were chosen for their inputs by a cross-encoder (`model`), the best by margin" in card
+    )
+    assert "the sum of the standardised column margin" in card
     least = float(margins[best[1]])
     some = filter_pairs(
         options.model_copy(update={"threshold": least, "share": None}), Run(tmp / "some", Silent())
@@ -709,6 +712,10 @@ def test_likeness_to_the_seeds_is_learned_from_them_and_from_the_pairs(world, ti
     best = np.argsort(-scores)[:4]
     assert [row["id"] for row in table.to_pylist()] == [ROWS[i].id for i in best]
     assert table["score"].to_pylist() == pytest.approx(scores[best].tolist(), abs=1e-3)
+
+    card = (tmp / "out" / "README.md").read_text(encoding="utf-8")
+    assert f"those judged best by their likeness to seeds (`{tiny_bert.name}`)." in card
+    assert "| seeds.jsonl | data |" in card
 
     write([1] * 6)
     with pytest.raises(OtherWorkError, match="seeds"):

@@ -116,7 +116,8 @@ def test_an_answer_in_the_question_is_no_candidate(world, capsys):
     assert all(row["answers"]["text"][0].casefold() not in row["input"].casefold() for row in rows)
     assert "nearer neighbours are left out on purpose: " in capsys.readouterr().err
     assert (
-        "neighbours left out: a text, or its answer, is in the other" in (tmp / "out/README.md").read_text()
+        "neighbours left out: one text, or its answer, contains the other"
+        in (tmp / "out/README.md").read_text()
     )
 
 
@@ -237,7 +238,12 @@ def test_short_documents_and_those_without_a_day_are_rejected(world, capsys):
     rows = [{"document": document(n), "day": "2020-01-01"} for n in range(4)]
     write(
         tmp / "mixed.jsonl",
-        [*rows, {"document": "Too short.", "day": "2020-01-01"}, {"document": document(5), "day": None}],
+        [
+            *rows,
+            {"document": "Too short.", "day": "2020-01-01"},
+            {"document": document(5), "day": None},
+            *[{"document": blank, "day": "2020-01-01"} for blank in (" ", None)],
+        ],
     )
     given = settings("summaries", "mixed.jsonl", "mixed.jsonl", group_column="day", k=2)
     mine(given, Run(tmp / "out", Progress()))
@@ -245,11 +251,11 @@ def test_short_documents_and_those_without_a_day_are_rejected(world, capsys):
         "no group",
         "too short",
     ]
-    assert "inputs: 2 of 6 texts are left out before the search (1 no group: " in capsys.readouterr().err
-    assert re.search(
-        r"\| inputs left out before the search, too short: .* \| 1 \|",
-        (tmp / "out" / "README.md").read_text(),
-    )
+    said, card = capsys.readouterr().err, (tmp / "out" / "README.md").read_text()
+    assert "inputs: 2 of 6 texts are left out before the search (1 no group: " in said
+    assert re.search(r"\| inputs left out before the search, too short: .* \| 1 \|", card)
+    assert "inputs: rows without a text, which are skipped: 2" in said
+    assert "| rows of inputs without a text | 2 |" in card
 
 
 def test_corpora_without_a_common_day_and_a_column_that_is_not_there(world):
@@ -285,7 +291,7 @@ def test_another_style_is_pruned_before_the_search(world, tmp_path, kind, side, 
         lost = [row for row in folder.rejects().to_pylist() if row["filter"] == "style"]
         assert bool(lost) == (threshold > 0)
         much = len(lost) > 0.2 * (len(lost) + folder.rows)
-        assert (f"with --style 0, {side} of every style are kept" in messages) == much
+        assert (f"to keep {side} of every style, give --style 0" in messages) == much
         assert all(json.loads(row["row"])["likelihood"] < threshold for row in lost)
         if threshold:
             assert lost

@@ -112,10 +112,11 @@ def prefix_inputs(features: Mapping[str, Any], network: Any) -> dict[str, Any]:
     ``attention_mask`` is ``(n, 1, longest, longest)`` in the model's dtype: 0 where a token attends, the
     lowest number of the dtype elsewhere. If layers are of several kinds, it is a mapping with such a mask for
     each kind. It is made only now, as the masks of all chunks of a step would not fit into memory. Rows of
-    one text need neither mask nor positions, as no token attends to the padding after it.
+    one text need neither mask nor positions, as no token attends to the padding after it; their mask is all
+    ones.
     """
     if features["alone"]:
-        return {"input_ids": features["input_ids"]}
+        return unmasked(features["input_ids"])
     part, seen, positions = features["part"], features["seen"], features["position_ids"]
     earlier = torch.ones(part.shape[1], part.shape[1], dtype=torch.bool, device=part.device).tril()
     of_prefix = (part == 0)[:, None, :] & (positions[:, None, :] < seen[:, :, None])
@@ -125,6 +126,14 @@ def prefix_inputs(features: Mapping[str, Any], network: Any) -> dict[str, Any]:
         "position_ids": positions,
         "attention_mask": _masks(attends, positions, network),
     }
+
+
+def unmasked(ids: Tensor) -> dict[str, Tensor]:
+    """Inputs of a causal model whose tokens attend to all earlier ones; ``ids`` is ``(n, longest)`` int64.
+
+    Without the mask of ones, transformers would warn of padding.
+    """
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
 def _masks(attends: Tensor, positions: Tensor, network: Any) -> Any:
@@ -221,8 +230,7 @@ def obstacle(network: Any) -> str | None:
             both = base(**prefix_inputs(features, network), use_cache=False).last_hidden_state[0]
             for text_tokens, behind, start in zip(row.texts, row.seen, row.starts(), strict=True):
                 ids = torch.tensor([[*first[:behind], *text_tokens]], device=device)
-                mask = torch.ones_like(ids)  # without one, a token that also pads would bring a warning
-                alone = base(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+                alone = base(**unmasked(ids), use_cache=False).last_hidden_state
                 alone = alone[0, behind:].float()
                 away = (both[start : start + len(text_tokens)].float() - alone).norm() / alone.norm()
                 if not away <= (1e-3 if network.dtype == torch.float32 else 0.05):  # or no number

@@ -94,7 +94,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         run, Identity.of("filter", _deciding(settings, one_per), inputs, models), schema
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     with scratch_file(run.out, "pairs") as file:
         pairs = mapped_table(training_rows.batches(), schema, file)
         scores = _scores(training_rows, pairs, columns, settings, inputs, models, run)
@@ -107,7 +107,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
             judged = probabilities(scores) if settings.judge == "cross-encoder" else ranks(scores)
             ranking = rank_generated(pairs, judged, targets, one_per)
         _write(writer, pairs, ranking, settings, rescored=settings.judge != "margin" or bool(rank_by))
-    return finished(writer, _card(settings, source), run)
+    return finished(writer, _card(settings, source))
 
 
 def _deciding(settings: FilterSettings, one_per: OnePer) -> dict[str, JSON]:
@@ -281,19 +281,21 @@ _JUDGES = {
 
 def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
     models = [settings.model] if settings.model else []
-    judge = " ".join([settings.judge, *map(model_display_name, models)])
     scores = SCORES_OF_PAIRS[settings.judge][0]
     if settings.beside:
-        scores += f", standardised, plus the standardised columns {', '.join(settings.beside)}"
-    folder = f"the folder `{source.path.name}` (step `{source.manifest.step}`)"
-    judged, described = "judged best", source.manifest.about.description
+        scores += f", standardised, plus {_standardised(settings.beside)}"
+    judge = _JUDGES[settings.judge] + "".join(f" (`{model_display_name(model)}`)" for model in models)
+    judge = " and by ".join([judge, *settings.beside])
+    kept = f"those judged best {judge}"
     if settings.rank_by:
-        ranked = ", ".join(settings.rank_by)
-        judged = f"chose for their inputs, and that are the best of these by {ranked}"
-        scores = f"the sum of the standardised columns {ranked}"
+        kept = (
+            f"of those that were chosen for their inputs {judge}, the best by {', '.join(settings.rank_by)}"
+        )
+        scores = f"the sum of {_standardised(settings.rank_by)}"
+    folder = f"the folder `{source.path.name}` (step `{source.manifest.step}`)"
     return Card(
         title=f"The best mined pairs, chosen {_JUDGES[settings.judge]}",
-        description=f"Pairs of {folder} that the {judge} {judged}. {described}".strip(),
+        description=f"Pairs of {folder}: {kept}. {source.manifest.about.description}".strip(),
         columns={
             **source.manifest.about.columns,
             "score": f"{scores}, from the mined pairs" if settings.judge == "margin" else scores,
@@ -302,6 +304,11 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
         tags=("mined",),
         citations=(MINING,),
         licence="The rights in the texts apply.",
-        sources=sources_of(models=models, data=[source.path]),
+        sources=sources_of(models=models, data=filter(None, [source.path, settings.seeds])),
         task=source.manifest.about.task,
     )
+
+
+def _standardised(columns: Sequence[str]) -> str:
+    """The columns of a sum in words."""
+    return f"the standardised {'column' if len(columns) == 1 else 'columns'} {', '.join(columns)}"
