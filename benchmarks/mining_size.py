@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from common import write
 from pairsmith.runs.storage import scratch_file
 from pairsmith.search.exact import Neighbours
-from pairsmith.search.selection import PairFile, RetrievalName, select_pairs
+from pairsmith.search.names import RetrievalName
+from pairsmith.search.selection import PairFile, select_pairs
 from pairsmith.steps.corpora.encoded import Encoded
 from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.settings import MineSettings

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import pairsmith
@@ -11,6 +12,7 @@ from pairsmith.core.errors import InputError, SettingsError, TaskError, UserErro
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.schemas import GradedPair, LabelledPair, LabelledText, ScoredPair
 from pairsmith.data.squad import Question
+from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.language.scripted import ScriptedModel
 
@@ -288,7 +290,7 @@ def test_nothing_to_work_on_is_refused(call, message):
 def test_validation_pairs_that_cannot_choose_a_step_are_refused():
     for pairs in ([PAIR], (PAIR, PAIR), np.array([PAIR, PAIR], dtype=object), iter([PAIR])):
         with pytest.raises(
-            InputError, match="Spearman's correlation needs two or more with different scores"
+            InputError, match=r"^validation has a single score; .* needs two or more pairs with different"
         ):
             pairsmith.train_encoder(LOADED, [PAIR], pairs)
     for call in (
@@ -332,6 +334,19 @@ def test_numpy_texts_become_plain_texts():
             lambda: pairsmith.mine_pairs(["a"], ["b"], LOADED, threshold=float("nan")),
             "threshold must be a finite number, not nan",
         ),
+        (
+            lambda: pairsmith.mine_pairs(["a"], ["b"], LOADED, keep_verbatim="no"),
+            "keep_verbatim must be True or False, not 'no'",
+        ),
+        (
+            lambda: pairsmith.load_encoder("pairsmith:tiny", bidirectional="no"),
+            "bidirectional must be True or False, not 'no'",
+        ),
+        (lambda: pairsmith.load_reader("a", fresh_head="false"), "fresh_head must be True or False"),
+        (lambda: pairsmith.load_reader("a", perceptrons=None), "perceptrons must be True or False, not None"),
+        (lambda: pairsmith.load_student("a", fresh_heads="0"), "fresh_heads must be True or False, not '0'"),
+        (lambda: GenerationOptions(beams=10**9), "beams must be at most 1000, not 1000000000"),
+        (lambda: GenerationOptions(chat="no"), "chat must be True or False, not 'no'"),
         (
             lambda: pairsmith.find_hard_negatives([("a", "b")], ["c"], LOADED, count="1"),
             "count must be a whole number, not '1'",
@@ -390,11 +405,19 @@ def test_numpy_texts_become_plain_texts():
         ),
         (
             lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda *_: None),
-            "the rule must return a tensor of the shape of its arguments, (",
+            "the rule <lambda> must return a tensor of the shape of its arguments, (",
         ),
         (
             lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, _: p[:1]),
-            "the rule must return a tensor of the shape of its arguments, (",
+            "the rule <lambda> must return a tensor of the shape of its arguments, (",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, q: q - 2 * p),
+            "the rule <lambda> must return weights of at least 0; the least is -",
+        ),
+        (
+            lambda: pairsmith.generate_texts(TEXTS_TASK, MODEL, rule=lambda p: p),
+            "the rule <lambda> cannot be called with two arguments, p_main and p_counter: too many",
         ),
         (
             lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule="guidance"),
@@ -467,6 +490,13 @@ def test_a_model_is_loaded_by_its_name_or_path_alone(load, tmp_path):
         load(SavedModel())
     with pytest.raises(UserError, match="no-model"):
         load(tmp_path / "no-model")
+
+
+@pytest.mark.parametrize("column", [pa.array(["Ann saw Bob."]), pa.chunked_array([["Ann saw Bob."]])])
+def test_texts_may_be_a_column_of_a_table(column):
+    generator = pairsmith.load_question_generator("cloze")
+    expected = pairsmith.generate_questions(["Ann saw Bob."], generator)
+    assert pairsmith.generate_questions(column, generator) == expected
 
 
 def test_a_task_can_be_given_as_a_mapping():

@@ -42,7 +42,7 @@ def evaluate_length(settings: EvaluateLengthSettings, run: Run) -> dict[str, obj
         counts = [len(text.split()) if settings.unit == "words" else len(text) for text in texts]
         return {"mean": sum(counts) / len(counts)}, [{"length": count} for count in counts]
 
-    identity = Identity.of("evaluate-length", settings.deciding(), {"data": hash_source(settings.data)})
+    identity = Identity.of("evaluate length", settings.deciding(), {"data": hash_source(settings.data)})
     return evaluate_once(run, identity, settings, compute)
 '''
 

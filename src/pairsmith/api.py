@@ -128,8 +128,8 @@ def train_encoder(
     check_not_empty(rows, "pairs", "ScoredPair")
     if held_out and len({pair.score for pair in held_out}) < 2:
         raise InputError(
-            f"validation has {len(held_out):,} pairs with a single score; Spearman's correlation needs "
-            "two or more with different scores: give more, or none to keep the last step"
+            "validation has a single score; Spearman's correlation needs two or more pairs with different "
+            "scores: give more, or none to keep the last step"
         )
     return train_encoder_on(
         encoder, _table(rows), _table(held_out) if held_out else None, how, progress=progress

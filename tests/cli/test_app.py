@@ -14,9 +14,10 @@ from pairsmith.__main__ import main as entry_point
 from pairsmith.cli import app as cli
 from pairsmith.cli.app import make_app
 from pairsmith.cli.options import default_text, settings_from
+from pairsmith.cli.process import spoken_errors
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.bundled import recipe_path
-from pairsmith.core.errors import FolderError
+from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.core.progress import Progress, Quiet
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.data.tasks import builtin_path, builtin_tasks
@@ -74,6 +75,14 @@ def invoke(demo, monkeypatch):
 
 
 # options from a settings model
+
+
+def test_a_name_that_is_too_long_for_a_file_is_an_error_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    long = "f" * 300
+    for command in (["run", long], ["report", "--data", long], ["search", "--corpus", f"{long}.txt", "x"]):
+        with pytest.raises(SystemExit, match="2"), spoken_errors():
+            make_app()(args=[*command, "--out", "out"] if command[0] != "search" else command)
 
 
 def test_every_setting_is_an_option(invoke, demo, tmp_path):
@@ -267,6 +276,26 @@ def test_names_and_defaults_in_words():
 @pytest.fixture
 def pairsmith():
     return lambda *arguments: CliRunner().invoke(make_app(), arguments)
+
+
+@pytest.mark.parametrize(
+    ("step", "given"),
+    [
+        ("generate", {"rows": 10**9}),
+        ("generate", {"per_input": 10**12}),
+        ("generate", {"until": 10**12}),
+        ("ask", {"inputs": "a.txt", "model": "cloze", "beams": 10**9}),
+        ("rewrite", {"beams": 10**9}),
+        ("train-summarizer", {"beams": 10**9}),
+        ("evaluate-summaries", {"beams": 10**9}),
+    ],
+)
+def test_counts_for_which_memory_is_set_aside_are_bounded(step, given):
+    (name,) = given.keys() - {"inputs", "model"}
+    with pytest.raises(
+        SettingsError, match=rf"--{name.replace('_', '-')}: should be less than or equal to \d"
+    ):
+        settings_from(STEPS[step].settings, given)
 
 
 def test_the_version(pairsmith):

@@ -125,6 +125,17 @@ def test_a_part_of_a_step_cannot_be_looked_into(recipe, monkeypatch, tmp_path):
         plan_recipe(load_recipe(tmp_path / "small.yaml"), Silent())
 
 
+def test_an_error_of_a_step_names_the_keys_of_the_recipe(recipe, monkeypatch):
+    def refuse(*_):
+        raise SettingsError("--max-tokens 25 leaves no room; give --top-k or another --out")
+
+    monkeypatch.setattr(planning, "_apart", refuse)
+    with pytest.raises(
+        SettingsError, match=r"^own\.max_tokens 25 leaves no room; give own\.top_k or another"
+    ):
+        plan_recipe(recipe, Silent())
+
+
 def test_what_a_servers_tokens_cost():
     estimate = Estimate(seconds=1, memory=1, disk=1, rows={"train": 1}, bought=(2_000_000, 100_000))
     both = {"a": estimate, "b": estimate}

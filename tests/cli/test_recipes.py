@@ -857,6 +857,56 @@ def test_labels_that_are_none_are_told(given):
         GenerateSettings(labels=given)
 
 
+MEASURED = """\
+name: measured
+steps:
+  - {name: rows, step: make, settings: {inputs: ./texts.txt}}
+  - name: "graded-{n}"
+    each: {n: [1, 2]}
+    step: evaluate-sts
+    settings: {model: "pairsmith:tiny", data: ./graded.tsv}
+    results: {"all {n}": FIGURE}
+  - name: again
+    step: evaluate-labels
+    settings: {model: "pairsmith:tiny", data: "@rows"}
+results: {gap: again/GAP}
+"""
+
+
+def measured(recipe, steps, figure, gap):
+    """A recipe with two evaluations, and the table of steps that it needs."""
+    path = recipe(MEASURED.replace("FIGURE", figure).replace("GAP", gap))
+    path.with_name("graded.tsv").write_text(
+        "sentence1\tsentence2\tscore\n" + "".join(f"a {n}\tb {n}\t{n % 3}\n" for n in range(9))
+    )
+    return path, steps | {name: STEPS[name] for name in ("evaluate-sts", "evaluate-labels")}
+
+
+@pytest.mark.parametrize(
+    ("figure", "gap", "told"),
+    [
+        ("graded.al", "gap", "results.all 1: evaluate-sts gives no number 'graded.al'; did you mean 'graded.all'? known: "),
+        ("grded.all_ci", "gap", "results.all 1: evaluate-sts gives no number 'grded.all_ci'; "),
+        ("graded.all", "labels.0.5.men", "results.gap: evaluate-labels gives no number 'labels.0.5.men'; "),
+    ],
+)  # fmt: skip
+def test_a_figure_that_an_evaluation_does_not_give_is_told_before_the_first_step(
+    recipe, steps, figure, gap, told
+):
+    (fault,) = faults(*measured(recipe, steps, figure, gap))
+    assert fault.startswith(f"small.yaml: {told}")
+
+
+@pytest.mark.parametrize(("figure", "gap"), [("graded.all", "gap"), ("graded.all_ci", "labels.0.5.mean_ci")])
+def test_figures_and_their_intervals_are_accepted(recipe, steps, figure, gap):
+    recipe = load_recipe(*measured(recipe, steps, figure, gap))
+    assert recipe.results == {
+        "all 1": f"graded-1/{figure}",
+        "all 2": f"graded-2/{figure}",
+        "gap": f"again/{gap}",
+    }
+
+
 def test_a_figure_may_have_a_dot_in_a_key(tmp_path):
     (tmp_path / "labels").mkdir()
     figures = {"labels": {"0.5": {"mean": 0.4}, "0": {"mean": 0.1}}}
@@ -1135,17 +1185,6 @@ def test_the_example_on_the_page_is_sound(tmp_path):
     assert [planned.kind for planned in plan.steps] == ["generate", "postprocess", "train-encoder"]
 
 
-def test_every_step_is_known_to_recipes_by_the_name_it_is_documented_under():
-    assert set(STEPS) == {
-        "generate", "postprocess", "train-encoder", "train-classifier", "classify",
-        "evaluate-classification", "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader", "train-summarizer",
-        "train-asker", "ask", "train-teacher", "relabel", "infuse",
-        "chunk", "queries", "filter-queries", "negatives", "train-retriever",
-        "evaluate-sts", "evaluate-labels", "evaluate-mteb", "evaluate-qa", "evaluate-summaries", "evaluate-paraphrase",
-        "evaluate-ner", "evaluate-sentiment", "evaluate-retrieval", "mix", "export", "push", "report", "audit",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("task", "message"),
     [
@@ -1272,6 +1311,26 @@ steps:
     with pytest.raises(InputError, match=told):
         run_recipe(load_recipe(tmp_path / "late.yaml"), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
+
+
+def test_a_fault_in_the_data_of_a_classifier_names_keys_of_the_recipe(tmp_path):
+    (tmp_path / "train.csv").write_text("body,stars\nGood film.,good\n")
+    (tmp_path / "test.csv").write_text("text,label\nGood film.,good\n")
+    text = """\
+        name: late
+        steps:
+          - name: first
+            step: train-classifier
+            settings: {base: "pairsmith:tiny", data: ./train.csv}
+          - name: after
+            step: evaluate-classification
+            settings: {model: "@first", data: ./test.csv}
+        """
+    (tmp_path / "late.yaml").write_text(dedent(text))
+    with pytest.raises(InputError, match="train.csv") as caught:
+        run_recipe(load_recipe(tmp_path / "late.yaml"), tmp_path / "run", Silent())
+    assert "first.text_column" in str(caught.value)
+    assert "--" not in str(caught.value)
 
 
 def test_faults_name_keys_of_the_recipe_and_not_options_of_a_command(recipe):

@@ -5,6 +5,7 @@ import inspect
 import pytest
 from tests.documented import unknown_in
 
+from pairsmith.cli.app import _SECTIONS
 from pairsmith.cli.steps import STEPS
 from pairsmith.steps.evaluate.evaluation import Evaluation
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
@@ -18,6 +19,7 @@ def test_a_step_names_functions_that_take_its_settings(step: Step) -> None:
     work = imported(step.work)
     if isinstance(work, Evaluation):  # which plans itself
         assert not step.plan
+        assert STEPS[work.name.replace("evaluate ", "evaluate-")] is step
         for function in (work.read, work.compute, work.planner):
             settings, *_ = inspect.signature(function, eval_str=True).parameters.values()
             assert settings.annotation is step.settings
@@ -25,6 +27,7 @@ def test_a_step_names_functions_that_take_its_settings(step: Step) -> None:
     if not inspect.isfunction(work):  # a training, which plans itself
         assert work.settings is step.settings
         assert not step.plan
+        assert STEPS[work.name] is step
         return
     settings, _ = inspect.signature(work, eval_str=True).parameters.values()
     assert settings.annotation is step.settings
@@ -32,6 +35,7 @@ def test_a_step_names_functions_that_take_its_settings(step: Step) -> None:
         assert step.planned_rows_setting in step.settings.model_fields
         assert not step.plan
         return
+    assert step.plan, "name a function as plan, or the setting planned_rows_setting"
     planned, *_ = inspect.signature(step.planner(), eval_str=True).parameters.values()
     assert issubclass(step.settings, planned.annotation)
 
@@ -45,6 +49,12 @@ def test_the_settings_that_a_step_names_are_its_own(step: Step) -> None:
         *step.checks,
     } - {""}
     assert named <= set(step.settings.model_fields)
+
+
+def test_every_step_is_in_a_section_of_the_help():
+    in_sections = {name for names in _SECTIONS.values() for name in names}
+    lacking = [name for name in STEPS if not name.startswith("evaluate-") and name not in in_sections]
+    assert not lacking, f"add {', '.join(lacking)} to a section of _SECTIONS in cli/app.py"
 
 
 def test_only_settings_that_a_step_has_are_checked():

@@ -231,3 +231,25 @@ def test_what_can_only_be_meant_on_the_hub(tmp_path, monkeypatch):
 def test_a_user_who_is_not_there_is_named(model):
     with pytest.raises(SettingsError, match="there is no user nobodyx; write the path out"):
         check_name(model)
+
+
+@pytest.mark.parametrize("model", ["m" * 300, "runs/" + "m" * 300, "org/" + "m" * 97, "glove:" + "m" * 300])
+def test_a_name_that_is_too_long_is_an_error_in_one_line(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not is_hub_id(model)
+    with pytest.raises(ModelError, match="cannot be read: File name too long|no such folder"):
+        check_name(model)
+
+
+@pytest.mark.parametrize("model", ["m" * 300 + ".gguf", "org/name:" + "m" * 300 + ".gguf"])
+def test_a_gguf_name_that_is_too_long_is_an_error_in_one_line(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not is_hub_id(model)
+    with pytest.raises(ModelError, match="the file cannot be read: File name too long|could not be fetched"):
+        model_revision(model)
+
+
+def test_a_mistyped_name_of_the_generator_without_a_model_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=r"did you mean cloze\?"):
+        check_model("cloz")

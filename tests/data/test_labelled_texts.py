@@ -57,5 +57,6 @@ def test_what_is_wrong_is_told(tmp_path, rows, words):
 
 def test_labels_get_other_names():
     assert renamed(["0", "1", "2"], {"0": "bad", "1": "good"}, "f") == ["bad", "good", "2"]
+    assert renamed(["1", "2"], {"1.0": "good", "2": "2.0"}, "f") == ["good", "2.0"]
     with pytest.raises(InputError, match="--map one=good: no row of f has this label; did you mean"):
         renamed(["zero", "ones"], {"one": "good"}, "f")

@@ -23,6 +23,7 @@ from pairsmith.runs.attribution import displayed_options
 from pairsmith.runs.card import repeat
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.generate.settings import GenerateSettings
+from pairsmith.steps.questions.settings import AskSettings
 
 NASTY = 'x: "y" | `code` \n---\n# [a](b) <script>\x07 \\ *'
 
@@ -122,6 +123,7 @@ def test_sections_with_nothing_to_say_are_left_out(tmp_path):
     body = read(make(tmp_path / "o", SCORED_PAIR, [{"train": []}]))[1]
     for heading in ("Instructions", "Scores", "First rows", "Rows left out", "Please cite", "Licence"):
         assert f"## {heading}" not in body
+    assert "left out" not in body
     assert "```sh" not in body  # nobody gave a command
 
 
@@ -245,10 +247,27 @@ def test_the_command_that_repeats_a_step_has_no_private_paths_and_no_defaults(tm
     assert f"```sh\npairsmith generate {options} --out FOLDER\n```" in text
 
 
-@pytest.mark.parametrize("text", ["x" * 300, "~nobody"])
+@pytest.mark.parametrize("text", ["x" * 300, "~", "~no-such-user", "~no-such-user/x", "", ".", "see s://a/b"])
 def test_a_text_that_can_be_no_path_is_an_option_like_any_other(text):
     given = EvaluateClassificationSettings(model="pairsmith:tiny", data="x", text_column=text)
     assert f"--text-column {shlex.quote(text)}" in displayed_options(given)
+
+
+def test_options_name_splits_and_files_in_the_home_folder_without_their_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "task.yaml").touch()
+    texts = tmp_path / "texts"
+    (texts / "data").mkdir(parents=True)
+    given = GenerateSettings(task="~/task.yaml", inputs=[f"{texts}:train", "s3://bucket/more.txt"])
+    assert displayed_options(given) == (
+        f"--task task.yaml --model {given.model} --inputs texts:train --inputs more.txt"
+    )
+
+
+def test_a_default_that_a_recipe_takes_back_is_no_option():
+    assert displayed_options(AskSettings(inputs=["x"], model="cloze", max_length=None)) == (
+        "--inputs x --model cloze"
+    )
 
 
 def test_measured_scores_are_no_labels(tmp_path):

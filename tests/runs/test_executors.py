@@ -275,6 +275,16 @@ class TestRay:
         assert squares(outcomes) == {1: 1}
         assert caplog.messages == [f"note {n}" for n in range(20)]
 
+    @pytest.mark.long
+    def test_what_a_worker_logs_before_it_fails_is_told(self, run, caplog, monkeypatch):
+        import ray
+
+        wait = ray.wait  # the last promise is the worker's, so its failure arrives before all records
+        monkeypatch.setattr(ray, "wait", lambda promises, **options: wait(promises[-1:], **options))
+        with pytest.raises(InputError, match=r"^1 is refused$"):
+            run([1], 1, "ray", logged=1, refused=1)
+        assert caplog.messages == [f"note {n}" for n in range(20)]
+
     def test_no_cluster_at_the_address(self, tmp_path):
         work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, "127.0.0.1:1"))
         with pytest.raises(SettingsError, match="127.0.0.1:1: nothing answers there"):

@@ -1,12 +1,14 @@
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.folders import write_folder
 
 from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import DatasetFolder, summary
-from pairsmith.runs.folder import ShardTotals, open_training_rows
+from pairsmith.runs.folder import ShardTotals, open_training_rows, read_parquet
 
 
 @pytest.fixture
@@ -68,6 +70,23 @@ def test_numbers_of_shards_and_rows_are_checked(folder):
     ):
         with pytest.raises(SettingsError, match=message):
             call()
+
+
+def test_numbers_of_shards_of_a_split_without_any(folder):
+    others = write_folder(folder.path.parent / "others", {"test": folder.table()})
+    assert list(others.shards("train", None, [])) == []
+    with pytest.raises(FolderError, match="others has no split 'train'; known: test"):
+        list(others.shards("train", None, [0]))
+
+
+def test_a_field_of_a_column_can_be_read_alone(tmp_path):
+    answers = [{"text": ["Anna"], "answer_start": [0]}]
+    pq.write_table(pa.table({"id": ["a"], "answers": answers}), tmp_path / "rows.parquet")
+    only = read_parquet(tmp_path / "rows.parquet", ["answers.text"])
+    assert only.to_pylist() == [{"answers": {"text": ["Anna"]}}]
+    for wrong in ("answers.tex", "answers.", "i"):
+        with pytest.raises(FolderError, match=f"has no column '{wrong}'"):
+            read_parquet(tmp_path / "rows.parquet", [wrong])
 
 
 def test_a_damaged_file(folder):

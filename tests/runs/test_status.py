@@ -8,7 +8,7 @@ import pytest
 from tests.folders import write_folder
 
 from pairsmith.core.errors import FolderError, redacted
-from pairsmith.runs import Card, Growth, ShardSpec
+from pairsmith.runs import Card, Growth, ShardSpec, lock
 from pairsmith.runs import log as logs
 from pairsmith.runs.folder import ShardEntry
 from pairsmith.runs.journal import Journal
@@ -89,6 +89,33 @@ def test_a_recipe(tmp_path, work):
     assert lines[0] == f"{tmp_path}: recipe r, 1 of 3 steps finished"
     assert lines[1].startswith("pairs: generate, running · 1 shard, 3 rows")
     assert lines[-2:] == ["encoder: train-encoder, finished", "after: not started"]
+
+
+def test_a_step_that_has_written_nothing_yet_is_running(tmp_path):
+    """An evaluation writes its first file when it is finished."""
+    after = tmp_path / "after"
+    after.mkdir()
+    (tmp_path / "run.json").write_text(json.dumps({"recipe": "r", "planned": ["after"], "steps": {}}))
+    lock.acquire(after)
+    try:
+        assert status_lines(after) == [f"{after}: running; nothing is written yet"]
+        assert status_lines(tmp_path)[1:] == ["after: running"]
+    finally:
+        lock.release(after)
+    assert status_lines(tmp_path)[1:] == ["after: not started"]
+
+
+def test_a_comparison_has_the_runs_of_its_seeds(tmp_path, work):
+    for seed in (1, 2):
+        (tmp_path / f"seed-{seed}").mkdir()
+        (tmp_path / f"seed-{seed}" / "recipe.yaml").write_text("name: r\n")
+    first, second = (tmp_path / f"seed-{seed}" / "run" for seed in (1, 2))
+    work.commit(work.start(first / "pairs"), 0)
+    (first / "run.json").write_text(json.dumps({"recipe": "r", "planned": ["pairs", "b"], "steps": {}}))
+    lines = status_lines(tmp_path)
+    assert lines[0] == f"{first}: recipe r, 0 of 2 steps finished"
+    assert lines[1].startswith("pairs: generate, running · 1 shard, 3 rows")
+    assert lines[-2:] == ["b: not started", f"{second}: not started"]
 
 
 def test_what_is_no_run_is_refused(tmp_path):

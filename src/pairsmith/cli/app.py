@@ -14,11 +14,10 @@ from pairsmith.cli.process import prepare_output, spoken_errors, stop_at_once, s
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.errors import SettingsError, redacted
-from pairsmith.core.model_names import check_model, check_name
+from pairsmith.core.model_names import CLOZE, check_model, check_name
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Quiet
 from pairsmith.core.settings import Settings, option_name
-from pairsmith.methods.quip.options import CLOZE
 from pairsmith.steps.evaluate.retrieval_settings import check_retriever_name
 from pairsmith.steps.search.settings import SearchSettings
 from pairsmith.steps.step import Step, StepTable, command_of
@@ -357,7 +356,10 @@ def _plan(
 
 def _status(
     folder: Annotated[
-        str, typer.Argument(help="The folder of a step, or of a recipe's run.", show_default=False)
+        str,
+        typer.Argument(
+            help="The folder of a step, of a recipe's run, or of a comparison.", show_default=False
+        ),
     ],
 ) -> None:
     from pairsmith.runs.status import status_lines

@@ -17,7 +17,7 @@ from pairsmith.cli.running import plain_table
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.stand_ins import plan_step
 from pairsmith.cli.steps import STEPS
-from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError
+from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError, errors_in_other_words
 from pairsmith.core.progress import Progress, clock
 from pairsmith.runs.estimate import Estimate, total
 from pairsmith.runs.executors import how_it_ended, ignoring_interrupts
@@ -45,7 +45,10 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
                     f"{planned.name}: {text} is part of a step's folder; plan can only estimate steps that "
                     "refer to whole folders"
                 )
-        estimates[planned.name] = _apart(_estimate, planned.kind, settings, before, bases, time.monotonic())
+        with errors_in_other_words(planned.keys()):
+            estimates[planned.name] = _apart(
+                _estimate, planned.kind, settings, before, bases, time.monotonic()
+            )
         if base := getattr(settings, "base", None):
             bases[f"@{planned.name}"] = bases.get(base, base)
     return estimates

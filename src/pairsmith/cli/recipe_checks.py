@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pairsmith.core.errors import MissingExtra, known_names_hint
+from pairsmith.cli.figures import figure_fault
+from pairsmith.core.errors import MissingExtra, errors_in_other_words, known_names_hint
 from pairsmith.core.extras import extras
 from pairsmith.data.tasks import TaskSpec, label_text, load_task
 from pairsmith.steps.generate.checks import remarks
@@ -48,6 +49,22 @@ def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:
                 yield from (f"{planned.name}: {remark}" for remark in remarks(task))
 
 
+def figure_faults(planned_steps: "Sequence[PlannedStep]", results: Mapping[str, str]) -> Iterator[str]:
+    """An error message for each figure under ``results`` that the evaluation of its step does not give.
+
+    Of several figures with the same fault, as of steps that ``each`` makes, only the first is named.
+    """
+    steps = {planned.name: planned for planned in planned_steps}
+    faults = set[str | None]()
+    for name, source in results.items():
+        step, _, figure = source.partition("/")
+        if figure and (planned := steps.get(step)):
+            fault = figure_fault(planned.kind, planned.step, planned.values, figure, intervals=True)
+            if fault and fault not in faults:
+                yield f"results.{name}: {fault}"
+            faults.add(fault)
+
+
 def labels_of_model(planned: "PlannedStep", planned_steps: "Sequence[PlannedStep]") -> set[str]:
     """The labels that the model of an evaluation will know; empty if they cannot be told beforehand.
 
@@ -67,7 +84,8 @@ def labels_of_model(planned: "PlannedStep", planned_steps: "Sequence[PlannedStep
         return set()
     if str(training.values.get("data")).startswith("@"):
         return _generated_labels(training, steps)
-    return training_labels(training.settings(Path()))
+    with errors_in_other_words(training.keys()):
+        return training_labels(training.settings(Path()))
 
 
 def _generated_labels(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> set[str]:

@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from pairsmith.cli.expansion import MOST_STEPS, expanded_steps
 from pairsmith.cli.overrides import ALL, Overrides, by_step, parsed
-from pairsmith.cli.recipe_checks import extra_faults, label_faults
+from pairsmith.cli.recipe_checks import extra_faults, figure_faults, label_faults
 from pairsmith.cli.setting_texts import map_texts, texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.bundled import is_path, recipe_path
@@ -159,7 +159,8 @@ def load_recipe(
         raise SettingsError("\n".join(filter(None, [*dict.fromkeys(reader.unplaced), placed])))
     extras = file.data.get("extras")
     extra_names = tuple(map(str, extras)) if isinstance(extras, list) else ()
-    if faults := [*extra_faults(extra_names), *label_faults(reader.planned)]:
+    of_figures = figure_faults(reader.planned, reader.results)
+    if faults := [*extra_faults(extra_names), *label_faults(reader.planned), *of_figures]:
         raise SettingsError("\n".join(f"{path}: {fault}" for fault in faults))
     return Recipe(
         str(file.data["name"]),

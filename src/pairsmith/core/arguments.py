@@ -1,7 +1,8 @@
 """Checks of the arguments of public functions, for the most frequent mistakes of callers.
 
 These are the name of a model or task instead of the loaded object, a single text, a table or a set instead of
-a list of texts, rows of another class, None among texts, and numbers that are none or out of bounds.
+a list of texts, rows of another class, None among texts, numbers that are none or out of bounds, and texts in
+place of True and False.
 """
 
 import math
@@ -81,6 +82,12 @@ def checked_number(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise SettingsError(f"{name} must be a finite number, not {value!r:.60}")
     return float(value)
+
+
+def check_flag(value: object, name: str) -> None:
+    """Raise a ``SettingsError`` if the argument ``name`` is neither True nor False; a text would be true."""
+    if value not in (True, False):
+        raise SettingsError(f"{name} must be True or False, not {value!r:.60}")
 
 
 def checked_texts(texts: Iterable[T], name: str, *others: type) -> list[T]:
@@ -176,7 +183,8 @@ def _items(values: Iterable[T], name: str, plural: str) -> list[T]:
     if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes) or is_table:
         column = "; give one of its columns" if is_table and plural == "texts" else ""
         raise InputError(f"{name} must be a list of {plural}; it is {_kind(values)}{column}")
-    return list(values)
+    # An array or a column of Arrow would give its own scalars, which are no texts.
+    return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
 
 
 def _kind(value: object) -> str:

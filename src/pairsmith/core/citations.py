@@ -24,17 +24,3 @@ PROMPTAGATOR = (
     "Dai, Zhao, Ma, Luan, Ni, Lu, Bakalov, Guu, Hall and Chang (2023): Promptagator: Few-shot Dense "
     "Retrieval From 8 Examples. ICLR 2023, arXiv:2209.11755."
 )
-
-OF_TRAININGS = {
-    "train-encoder": CITATION,
-    "train-classifier": CITATION,
-    "train-biencoder": MINING,
-    "train-retriever": RETRIEVAL,
-    "train-crossencoder": MINING,
-    "train-reader": MINING,
-    "train-summarizer": MINING,
-    "train-asker": QUIP,
-    "train-teacher": QUIP,
-    "infuse": QUIP,
-}
-"""For each training step, the paper whose method it implements."""

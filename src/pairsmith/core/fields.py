@@ -35,6 +35,7 @@ VectorDtype = Annotated[
         "that they take on the disk, and moves cosines by less than 0.0001.",
     ),
 ]
+ExecutorName = Literal["local", "ray", "array"]
 OnePer = Literal["pair", "input", "both"]
 """Which pairs compete with each other: none, pairs with the same input, or pairs that share any text."""
 JudgeOfQueries = Annotated[
@@ -149,7 +150,7 @@ class ShardBounds(NamedTuple):
 class WorkerSettings(Settings):
     """Settings of a step whose shards several workers make: where the workers run, and their number."""
 
-    executor: Literal["local", "ray", "array"] = Field(
+    executor: ExecutorName = Field(
         default="local",
         description="Where the work runs: on this machine (local), on a Ray cluster (ray), or in several "
         "processes that are started elsewhere, such as the jobs of a Slurm array (array). Each of these "

@@ -19,7 +19,7 @@ from typing import Any
 from pairsmith.core.errors import MissingExtra, ModelError, StorageError, first_line, nearby
 from pairsmith.core.hub import hub_or_cache
 from pairsmith.core.model_files import hash_file, quiet_loading, unsaid
-from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, expanded_path, is_url
+from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, exists, expanded_path, is_url
 
 SMOLLM2 = "embedded:smollm2-135m-instruct"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -44,13 +44,18 @@ def is_gguf(model: str) -> bool:
 
     An existing folder with such a name is a model of transformers, like any folder.
     """
-    return model == SMOLLM2 or (model.endswith(".gguf") and not expanded_path(model).is_dir())
+    if not model.endswith(".gguf"):
+        return model == SMOLLM2
+    try:
+        return not expanded_path(model).is_dir()
+    except OSError:  # the name is too long for a path, which is told when the file is opened
+        return True
 
 
 def hub_repository(model: str) -> str | None:
     """The Hub id in ``org/name:FILE.gguf``; None for a local file and for the embedded model."""
     match = _ON_HUB.fullmatch(model)
-    return match["repository"] if match and not expanded_path(model).exists() else None
+    return match["repository"] if match and not exists(expanded_path(model)) else None
 
 
 def check_gguf(model: str) -> None:

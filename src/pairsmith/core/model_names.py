@@ -27,6 +27,8 @@ DeviceName = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
 
 GLOVE = "glove:"
 EMBEDDED = "embedded:"
+CLOZE = "cloze"
+"""The name of the question generator without a model (Q6)."""
 MINILM = "embedded:all-minilm-l6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -35,6 +37,8 @@ _HASHED = (
     # For sentence encoders: prompts, the maximum length, and the routing of inputs.
     "config_sentence_transformers.json", "sentence_bert_config.json", "router_config.json",
 )  # fmt: skip
+_LONGEST_HUB_ID = 96
+"""The largest number of characters of a Hub id with its organisation."""
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
@@ -50,19 +54,19 @@ def resolve_model(model: str) -> str:
     if model.startswith(EMBEDDED):
         return str(_embedded(model))
     path = place(model)
-    if not isinstance(path, Path):
-        with reaching(path, ModelError):
+    with reaching(path, ModelError):
+        if not isinstance(path, Path):
             if not is_folder(path):
                 raise ModelError(f"model {path}: no such folder; check the name")
             return str(fetched(path))
-    if path.is_dir():
-        return str(path)
-    if path.is_file():
-        raise ModelError(
-            f"model {model}: this is a file; give the folder that holds config.json, or a .gguf file"
-        )
-    if not is_hub_id(model):
-        raise ModelError(f"model {model}: no such folder{_similar(model) or nearby(path)}")
+        if path.is_dir():
+            return str(path)
+        if path.is_file():
+            raise ModelError(
+                f"model {model}: this is a file; give the folder that holds config.json, or a .gguf file"
+            )
+        if not is_hub_id(model):
+            raise ModelError(f"model {model}: no such folder{_similar(model) or nearby(path)}")
     return model
 
 
@@ -91,9 +95,11 @@ def is_hub_id(name: str) -> bool:
 
     It is taken for a path if the path or its folder exists, or if it ends with ``.gguf``.
     """
+    if len(name) > _LONGEST_HUB_ID or not _HUB_ID.fullmatch(name):
+        return False
     path = expanded_path(name)
     in_folder = path.parent != Path() and path.parent.is_dir()
-    return _HUB_ID.fullmatch(name) is not None and not is_gguf(name) and not in_folder and not path.exists()
+    return not is_gguf(name) and not in_folder and not path.exists()
 
 
 def model_revision(model: str) -> str:
@@ -119,8 +125,9 @@ def check_revision(model: str, revision: str, worker: int) -> None:
 def glove_path(model: str) -> Path:
     """The local path of ``glove:PATH``, which is checked to exist."""
     path = expanded_path(model.removeprefix(GLOVE))
-    if not path.is_file():
-        raise ModelError(f"model {model}: no such file{nearby(path)}")
+    with reaching(path, ModelError):
+        if not path.is_file():
+            raise ModelError(f"model {model}: no such file{nearby(path)}")
     return path
 
 
@@ -221,6 +228,6 @@ def _similar(model: str) -> str:
     # ``glob`` yields nothing from a folder that may not be listed.
     paths = chain(Path().glob("*"), Path().glob(f"*/{escape(model)}"))
     folders = [path for path in paths if path.is_dir()]
-    names = {name.casefold(): name for name in [*map(str, folders), TINY, MINILM, SMOLLM2]}
+    names = {name.casefold(): name for name in [*map(str, folders), TINY, MINILM, SMOLLM2, CLOZE]}
     nearest = near_names(model.casefold(), names)
     return f"; did you mean {names[nearest[0]]}?" if nearest else ""

@@ -21,6 +21,15 @@ KEPT: dict[str, JsonValue] = {"decides_rows": False, "kept": True}
 MOST_ITEMS = 2**63 - 1
 """Largest value of settings that are numbers of items: Python can take no more items from an iterator."""
 
+MOST_ROWS_AT_ONCE = 65_536
+"""Largest number of rows that a language model computes at once: memory is set aside for all of them."""
+
+MOST_TEXTS = 10_000_000
+"""Largest number of texts that a label gets for each input, or in all: their ids are kept in memory."""
+
+MOST_BEAMS = 1_000
+"""Largest number of beams of a search: memory is set aside for all of them."""
+
 
 class Settings(BaseModel):
     """Base class of settings models: frozen, and without unknown keys."""

@@ -88,17 +88,25 @@ def read_text_rows(source: str, text_column: str | None = None) -> Iterator[Text
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:
     """``labels`` with every label that is a key of ``names`` replaced by the value of this key.
 
+    A key 1.0 means the label ``1``, as ``read_label`` returns it.
+
     Raises:
         InputError: a key of ``names`` does not occur among the labels.
     """
     present = dict.fromkeys(labels)
     for old in names:
-        if old not in present:
+        if label_name(old) not in present:
             raise InputError(
                 f"--map {old}={names[old]}: no row of {source} has this label; "
                 f"{known_names_hint(old, present)}"
             )
-    return [names.get(label, label) for label in labels]
+    by_label = {label_name(old): new for old, new in names.items()}
+    return [by_label.get(label, label) for label in labels]
+
+
+def label_name(text: str) -> str:
+    """A label that is a text as ``read_label`` returns it: 1.0 as ``1``, other texts unchanged."""
+    return text.partition(".")[0] if _WHOLE.fullmatch(text) else text
 
 
 def read_label(row: Columns, name: str, where: str) -> str:
@@ -106,9 +114,7 @@ def read_label(row: Columns, name: str, where: str) -> str:
     value: Any = row.get(name)
     label = ""
     if isinstance(value, str):
-        label = column_text(row, name, where)
-        if _WHOLE.fullmatch(label):
-            label = label.partition(".")[0]
+        label = label_name(column_text(row, name, where))
     elif isinstance(value, bool):
         label = str(value).lower()
     elif isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):

@@ -1,7 +1,7 @@
 """Generated questions on passages (Q2), and a teacher's span distributions for their answers (Q3)."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from pairsmith.data.squad import (
     open_questions,
     question_column,
     questions_with_rows,
+    read_questions,
 )
 
 DISTRIBUTION = pa.struct([("position", pa.list_(pa.int32())), ("probability", pa.list_(pa.float32()))])
@@ -138,7 +139,8 @@ def read_generated_questions(
     """Read questions on passages: rows of ``ask`` or ``relabel``, or questions by people, as in SQuAD.
 
     A question without an id gets one that is computed from its text and its passage. If an answer does not
-    stand at its stated offset, its first occurrence in the passage is used.
+    stand at its stated offset, its first occurrence in the passage is used. Of an official file, questions
+    without an answer are left out; ``say_left_out`` says how many.
 
     Args:
         source: an official SQuAD file; or rows in any other format with the columns context, question
@@ -154,6 +156,17 @@ def read_generated_questions(
     opened = open_questions(source)
     rows = _with_column_answers(opened.rows(), opened.name) if with_answers else opened.rows()
     return generated_questions_in(rows, keep or {})
+
+
+def say_left_out(sources: Iterable[str], say: Callable[[str], None]) -> None:
+    """Say how many questions ``read_generated_questions`` leaves out, if it leaves out any."""
+    files = filter(None, (official(place(source)) for source in sources))
+    questions = [question for file in files for question in read_questions(file, unanswered=True)]
+    if left_out := sum(not question.answers for question in questions):
+        say(
+            f"{left_out:,} of {len(questions):,} questions in SQuAD's official files have no answer and are "
+            "left out"
+        )
 
 
 def _with_column_answers(rows: Iterable[tuple[str, Columns]], source: str) -> Iterator[tuple[str, Columns]]:

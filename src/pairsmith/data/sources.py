@@ -45,7 +45,6 @@ from pairsmith.data.splits import chunk_first, folder_files, split_files, split_
 
 Columns = Mapping[str, Any]
 _CONFIG = re.compile(r"/[\w.-]+")
-_SUFFIXES = (".txt", ".jsonl", ".json", ".tsv", ".csv", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ def open_source(source: str | Place | Source) -> Source:
             return Source(name, lambda: _parquet_rows(files))
         if (isinstance(path, Path) and path.exists()) or size_of(path) is not None:
             # A file with any other suffix is plain text: corpora are often called corpus.en, not corpus.txt.
-            read = _READERS.get(data_suffix(path), _text_rows)
+            read = TABLES.get(data_suffix(path), _text_rows)
             return Source(name, lambda: read(path))
     if isinstance(source, str) and is_hub_data(source):
         return Source(source, lambda: _hub_rows(source))
@@ -104,7 +103,7 @@ def is_hub_data(source: str) -> bool:
     if is_url(source) or "/" not in name or not is_hub_id(name):
         return False
     named = name_and_config == name or bool(split and _CONFIG.fullmatch(name_and_config.removeprefix(name)))
-    return named and data_suffix(Path(name_and_config)) not in _SUFFIXES
+    return named and data_suffix(Path(name_and_config)) not in (".txt", *TABLES)
 
 
 def hub_name(source: str) -> str:
@@ -343,10 +342,11 @@ def load_hub_data(source: str, *, streaming: bool) -> Any:
         return datasets.load_dataset(*path_and_name, split=split or "train", streaming=streaming)
 
 
-_READERS: Mapping[str, Callable[[Place], Iterator[tuple[str, Columns]]]] = {
-    ".parquet": lambda path: _parquet_rows([path]),
+TABLES: Mapping[str, Callable[[Place], Iterator[tuple[str, Columns]]]] = {
+    ".tsv": partial(_table_rows, tabs=True),
+    ".csv": partial(_table_rows, tabs=False),
     ".jsonl": _json_rows,
     ".json": _json_rows,
-    ".csv": partial(_table_rows, tabs=False),
-    ".tsv": partial(_table_rows, tabs=True),
+    ".parquet": lambda path: _parquet_rows([path]),
 }
+"""The reader of each format of rows with columns, by the suffix of the file's name."""

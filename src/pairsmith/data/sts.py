@@ -24,7 +24,7 @@ from pairsmith.data.files.folders import printable_name
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import parse_score, read_pairs
 from pairsmith.data.schemas import GradedPair
-from pairsmith.data.sources import data_suffix, missing, plain_or_gzip
+from pairsmith.data.sources import TABLES, data_suffix, missing, plain_or_gzip
 
 STS_SUITES = ("stsb", "sts12", "sts13", "sts14", "sts15", "sts16", "sick")
 
@@ -40,7 +40,6 @@ SUBSETS: Mapping[str, tuple[str, ...]] = {
 _STSB_TEST = "sts-test.csv"
 _SICK_TEST = ("SICK_test_annotated.txt", "SICK.txt")
 _YEAR = re.compile(r"(?<!\d)(?:20)?(1[2-6])(?!\d)")
-_GRADED = (".tsv", ".csv", ".jsonl", ".json", ".parquet")
 _STSB_FILE = re.compile(r"sts-(train|dev|test)\.(csv|tsv)(\.gz)?")
 _SICK_FILE = re.compile(r"SICK(_\w+)?\.txt(\.gz)?")
 
@@ -109,8 +108,8 @@ def _single(file: Place) -> dict[str, Callable[[], _Subsets]]:
         return {stem: lambda: {stem: tuple(_stsb(file))}}
     if _SICK_FILE.fullmatch(file.name):
         return {stem: lambda: {stem: tuple(_sick(file))}}
-    if data_suffix(file) not in _GRADED:
-        raise InputError(f"{file} is not a file of graded pairs; expected one of {', '.join(_GRADED)}")
+    if data_suffix(file) not in TABLES:
+        raise InputError(f"{file} is not a file of graded pairs; expected one of {', '.join(TABLES)}")
     return {stem: lambda: {stem: tuple(read_pairs(file))}}
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -25,6 +25,9 @@ from pairsmith.data.splits import folder_files, split_files, split_of
 _TAG = re.compile(r"O|[BI]-.+")
 _BIO_PREFIXES = {"S": "B", "U": "B", "E": "I", "L": "I"}
 """What BIO writes for the prefixes of BIOES and BILOU that it does not have: single words and last words."""
+_PREFIXES = {"B", "I", *_BIO_PREFIXES}
+_PREFIXED = re.compile(r"\w-")
+_OUTSIDE = "O"
 _BIOES = re.compile(rf"^([{''.join(_BIO_PREFIXES)}])(-.+)")
 _BLANKS = re.compile(r"[ \t]+")
 _WORDS = ("tokens", "words")
@@ -41,7 +44,10 @@ class TaggedSentence:
 
 
 def read_tagged(source: str | Place) -> list[TaggedSentence]:
-    """Read tagged sentences. Tags in the schemes IOB1, BIOES and BILOU are converted to BIO.
+    """Read tagged sentences. Tags in the schemes IOB1, BIOES, BILOU and IO are converted to BIO.
+
+    In IO, tags are O and types without a prefix, such as PERSON; neighbouring words of one type are one
+    entity. A source is in IO if it has the tag O, and no tag with a prefix.
 
     ``source`` has one of these forms:
 
@@ -62,10 +68,27 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
         raise missing(path)
     else:
         lines = _beside(path) if has_tags_beside(path) else _columns(path)
-    lines = at_least_one(lines, f"{path} holds no tagged sentences")
-    return [_sentence(where, words, tags) for where, words, tags in lines]
+    tagged = list(at_least_one(lines, f"{path} holds no tagged sentences"))
+    if _is_io({tag for _, _, tags in tagged for tag in tags}):
+        tagged = [(where, words, list(map(_with_prefix, tags))) for where, words, tags in tagged]
+    return [_sentence(where, words, tags) for where, words, tags in tagged]
 
 
+def _is_io(tags: Set[str]) -> bool:
+    """Whether tags are O and types without a prefix; numbers and B or I alone are no types."""
+    types = tags - {_OUTSIDE}
+    return (
+        _OUTSIDE in tags
+        and types.isdisjoint(_PREFIXES)
+        and all(any(map(str.isalpha, name)) and not _PREFIXED.match(name) for name in types)
+    )
+
+
+def _with_prefix(tag: str) -> str:
+    return tag if tag == _OUTSIDE else f"I-{tag}"
+
+
+_ADVICE = "; types without B- and I- are read only if the data has the tag O and no tag with a prefix"
 _Lines = Iterator[tuple[str, Sequence[str], Sequence[str]]]
 
 
@@ -156,7 +179,7 @@ def _columns(path: Place) -> _Lines:
                 )
             first = first or number
             words.append(fields[0])
-            tags.append(fields[-1])
+            tags.append(fields[-1].strip())  # no tag ends with a no-break space, though a word may be one
         elif words:
             yield f"{name}:{first}", words, tags
             words, tags, first = [], [], 0
@@ -173,7 +196,7 @@ def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSe
     tags = [_BIOES.sub(lambda match: _BIO_PREFIXES[match[1]] + match[2], tag) for tag in tags]
     for tag in tags:
         if not _TAG.fullmatch(tag):
-            advice = "; write the names of tags in place of their numbers" if tag.isdecimal() else ""
+            advice = "; write the names of tags in place of their numbers" if tag.isdecimal() else _ADVICE
             raise InputError(
                 f"{where}: the tag {tag[:30]!r} is not a BIO tag such as O, B-PERSON or I-PERSON{advice}"
             )

@@ -1,10 +1,14 @@
 """The free memory of a device, and limits for the numbers of rows and tokens in a batch."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from pairsmith.core.errors import SettingsError
 
 MOST_ROWS = {"cpu": 256, "other": 4096}
 """Largest number of rows in a batch of the decoder, by device: larger batches decode no faster per row."""
@@ -14,6 +18,9 @@ CALL = 5e12
 
 MOST_TOKENS = 65_536
 """Largest result of ``call_tokens``."""
+
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+"""Parts of torch's error messages when memory runs out: on Linux, on Windows, and on other devices."""
 
 _LIMITS = (  # the files with a container's memory limit and usage, in both versions of control groups
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -51,6 +58,26 @@ def call_tokens(model: Any, token: int) -> int:
     operations = CALL if model.dtype.itemsize == 2 else CALL / 10
     room = free_memory(model.device) // 8 // token
     return int(min(MOST_TOKENS, operations / (2 * parameters), room))
+
+
+def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
+    """Whether an error says that memory ran out, on any device."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return any(words in str(error) for words in _NO_MEMORY)
+
+
+@contextmanager
+def told_if_out_of_memory(rows: int | None) -> Iterator[None]:
+    """Raise a ``SettingsError`` if memory runs out for the ``rows`` that a caller gave; None: gave none."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if rows is None or not is_out_of_memory(error):
+            raise
+        raise SettingsError(
+            f"{rows:,} rows at once do not fit into memory; give fewer, or leave rows out for as many as fit"
+        ) from error
 
 
 def _available() -> int | None:

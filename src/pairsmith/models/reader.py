@@ -18,7 +18,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from pairsmith.core.arguments import checked_whole_number, model_name
+from pairsmith.core.arguments import check_flag, checked_whole_number, model_name
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import resolve_model
 from pairsmith.models.encode import (
@@ -112,6 +112,8 @@ def load_reader(
         SettingsError: an argument has an invalid value, or there is no such device.
     """
     model = model_name(model)
+    check_flag(fresh_head, "fresh_head")
+    check_flag(perceptrons, "perceptrons")
     max_length = how.get("max_length")
     if max_length is not None and checked_whole_number(max_length, "max_length") < _SHORTEST:
         raise SettingsError(

@@ -14,7 +14,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
 from sentence_transformers.util import is_sentence_transformer_model
 
-from pairsmith.core.arguments import checked_whole_number, model_name
+from pairsmith.core.arguments import check_flag, checked_whole_number, model_name
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_files import pick_device, pick_dtype, quiet_loading
 from pairsmith.core.model_names import GLOVE, DtypeName, PoolingName
@@ -58,7 +58,8 @@ def load_sentence_encoder(
 
     Raises:
         ModelError: the model cannot be loaded, or is no transformer.
-        SettingsError: there is no such device, number format or pooling, or a number is less than 1.
+        SettingsError: there is no such device, number format or pooling, or a number is less than 1, or
+            ``bidirectional`` is neither True nor False.
     """
     model = model_name(model)
     if pooling not in get_args(PoolingName):
@@ -66,6 +67,7 @@ def load_sentence_encoder(
     for name, number in (("max_length", max_length), ("layers", layers)):
         if number is not None:
             checked_whole_number(number, name, 1)
+    check_flag(bidirectional, "bidirectional")
     if model.startswith(GLOVE):
         raise ModelError(f"model {model}: GloVe vectors can be evaluated, but not loaded as a transformer")
     device = pick_device(device)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pairsmith.core.arguments import model_name
+from pairsmith.core.arguments import check_flag, model_name
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.model_names import resolve_model
@@ -94,6 +94,7 @@ def load_span_encoder(
         SettingsError: an argument has an invalid value, or there is no such device.
     """
     model = model_name(model)
+    check_flag(fresh_heads, "fresh_heads")
     if not fresh_heads:
         require_question_heads(model)
     tokens = load_token_encoder(model, bidirectional=True, **how)

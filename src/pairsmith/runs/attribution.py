@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from pairsmith.core.bundled import is_bundled
-from pairsmith.core.errors import PairsmithError
+from pairsmith.core.errors import PairsmithError, SettingsError
 from pairsmith.core.gguf import SMOLLM2, hub_repository
 from pairsmith.core.model_names import EMBEDDED, is_hub_id
 from pairsmith.core.paths import MANIFEST, Place, exists, expanded_path, is_folder, place, size_of
@@ -32,6 +32,7 @@ _RECORDS = (MANIFEST, "training.json")
 _FRONT = re.compile(r"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
 _BIBTEX = re.compile(r"```[a-z]*\s*\n(\s*@\w+\s*\{.*?)```", re.DOTALL)
 _CITED = re.compile(r"^#+[^\n]*\bcit[^\n]*\n(.*?)(?=^#|\Z)", re.DOTALL | re.MULTILINE | re.IGNORECASE)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _LONGEST = 2000
 """Longer citations are ignored, in characters."""
 _MOST = 5
@@ -55,14 +56,17 @@ class Sources:
     citations: tuple[str, ...] = ()
 
 
-def sources_of(*, models: Iterable[str] = (), data: Iterable[str | Place] = ()) -> Sources:
+def sources_of(
+    *, models: Iterable[str] = (), data: Iterable[str | Place] = (), papers: Iterable[str] = ()
+) -> Sources:
     """The models and data that a step uses; in place of those that pairsmith made, their own sources.
 
-    ``models`` and ``data`` are names, paths or URLs. Each source and each citation is listed once.
+    ``models`` and ``data`` are names, paths or URLs; ``papers`` are further works to cite, which come first.
+    Each source and each citation is listed once.
     """
     sources = [*(_source(name, "model") for name in models), *(_source(name, "data") for name in data)]
     made_with = dict.fromkeys(credit for source in sources for credit in source.credits)
-    citations = [line for source in sources for line in source.citations]
+    citations = [*papers, *(line for source in sources for line in source.citations)]
     citations += [line for credit in made_with for line in credit.citations]
     return Sources(tuple(made_with), tuple(dict.fromkeys(citations)))
 
@@ -85,15 +89,28 @@ def displayed_options(settings: Settings) -> str:
     words = []
     for name, value in settings.given().items():
         option = option_name(name)
+        if value is None:  # in place of a default, from a recipe; no option says so
+            continue
         if isinstance(value, bool):
             words.append(option if value else f"--no-{option[2:]}")
             continue
         for item in value if isinstance(value, list | tuple) else [value]:
             text = str(item)
-            is_place = name in type(settings).in_command() or "://" in text or text.startswith("~")
-            is_place = is_place or exists(Path(text))
+            is_place = name in type(settings).in_command() or _is_place(text)
             words += [option, shlex.quote(model_display_name(text) if is_place else text)]
     return " ".join(words)
+
+
+def _is_place(text: str) -> bool:
+    """Whether a text is a URL, or the path of a file or folder that exists, possibly with a split."""
+    if text in ("", ".", "..", "~"):
+        return False
+    if _URL.fullmatch(text):
+        return True
+    try:
+        return exists(expanded_path(split_of(text)[0]))
+    except SettingsError:  # there is no user of the name after ``~``, so it is a text like any other
+        return False
 
 
 def card_facts(text: str) -> tuple[dict[str, Any], str]:

@@ -205,7 +205,9 @@ def _instructions(card: Card) -> str:
 
 
 def _rows(card: Card, folder: DatasetFolder) -> str:
-    rows = [*folder.split_rows.items(), ("left out (see below)", folder.manifest.counts.rejects)]
+    rows = [*folder.split_rows.items()]
+    if rejects := folder.manifest.counts.rejects:
+        rows.append(("left out (see below)", rejects))
     text = "## Rows\n\n" + _table(("split", "rows"), rows)
     return f"{text}\n\n{_table(('count of', 'number'), card.counts.items())}" if card.counts else text
 

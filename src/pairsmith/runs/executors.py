@@ -20,10 +20,10 @@ from functools import partial
 from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from pairsmith.core.errors import PairsmithError, WorkerError
-from pairsmith.core.fields import WorkerSettings
+from pairsmith.core.fields import ExecutorName, WorkerSettings
 from pairsmith.core.model_files import work_as
 from pairsmith.runs.work import Advance, Done, Load, LostItem, R, Say, W, Waiting, Work, Worker, work_through
 
@@ -41,7 +41,7 @@ class ExecutorChoice:
     With ``array``, this process is one rank of an array job, and processes its shards on this machine.
     """
 
-    executor: Literal["local", "ray", "array"] = "local"
+    executor: ExecutorName = "local"
     workers: int = 1
     ray_address: str | None = None
 

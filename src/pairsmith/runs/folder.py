@@ -230,6 +230,8 @@ class DatasetFolder:
         """
         files = self._files(split)
         for number in range(len(files)) if numbers is None else numbers:
+            if not files:
+                raise self._no_split(split)
             index = checked_whole_number(number, "each of numbers", most=len(files) - 1)
             yield read_parquet(self.path / files[index].path, columns)
 
@@ -237,7 +239,7 @@ class DatasetFolder:
         """The rows of ``split``, at most 5,000 at a time; only the columns ``columns`` if these are given."""
         for file in self._files(split):
             with _parquet(self.path / file.path) as opened:
-                check_columns(columns, opened.schema_arrow.names, self.path)
+                check_columns(columns, opened, self.path)
                 for batch in opened.iter_batches(batch_size=5_000, columns=columns):
                     yield pa.Table.from_batches([batch])
 
@@ -292,12 +294,12 @@ def summary(folder: DatasetFolder) -> str:
 def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one Parquet file; only the columns ``columns`` if these are given."""
     with _parquet(path) as file:
-        check_columns(columns, file.schema_arrow.names, path)
+        check_columns(columns, file, path)
         return file.read(columns)
 
 
-def check_columns(columns: object, names: Sequence[str], where: Place) -> None:
-    """Raise a ``FolderError`` if ``columns`` is neither None nor a list of columns in ``names``.
+def check_columns(columns: object, file: Any, where: Place) -> None:
+    """Raise a ``FolderError`` unless ``columns`` is None or a list of columns, or fields, of a Parquet file.
 
     pyarrow leaves out columns that a file does not have, and takes a single text for a list of characters.
     """
@@ -305,9 +307,11 @@ def check_columns(columns: object, names: Sequence[str], where: Place) -> None:
         return
     if isinstance(columns, str) or not isinstance(columns, Collection):
         raise FolderError(f"columns must be a list of names of columns, not {columns!r:.60}")
+    fields = [f"{file.schema.column(number).path}." for number in range(len(file.schema.names))]
     for column in columns:
-        if column not in names:
-            raise FolderError(f"{where} has no column {column!r}; {known_names_hint(str(column), names)}")
+        if not any(field.startswith(f"{column}.") for field in fields):
+            hint = known_names_hint(str(column), file.schema_arrow.names)
+            raise FolderError(f"{where} has no column {column!r}; {hint}")
 
 
 @contextmanager

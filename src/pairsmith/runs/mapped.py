@@ -1,6 +1,6 @@
 """Steps that map numbered items to rows: each item is committed as a shard of a dataset folder."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
@@ -99,35 +99,33 @@ def say_loading(run: Run, model: str) -> None:
 def commit_each(
     writer: FolderWriter,
     load: Load[W, RowsAndRejects],
-    items: Iterable[W],
+    shards: Callable[[Sequence[int]], Iterable[W]],
+    sizes: Sequence[int],
     where: ExecutorChoice,
-    run: Run,
     *,
     title: str,
     unit: str,
-    done: int,
-    total: int,
     model: str = "",
 ) -> None:
-    """Process the items, and commit the rows and rejects of each as a shard.
+    """Process the inputs of the shards that are not finished, and commit the rows and rejects of each.
 
     Args:
         writer: the folder to write to.
-        load: loads the work in each worker; the work turns an item into rows and rejects.
-        items: the inputs of the shards that are not finished.
+        load: loads the work in each worker; the work turns the input of a shard into rows and rejects.
+        shards: returns the inputs of the shards with these numbers, in ascending order.
+        sizes: the number of units of work in each of all shards.
         where: where the work is done.
-        run: shows the progress.
         title: label of the progress bar.
         unit: what the progress bar counts, in the plural.
-        done: number of units that an earlier run has finished, at which the bar starts.
-        total: number of units of the whole work.
         model: name of the model that ``load`` loads, for a message; "" for none.
     """
+    run = writer.run
+    left, done, total = shards_left(writer, sizes)
     if done < total:
         say_loading(run, model)
     with run.progress.task(title, total, unit) as bar:
         bar.skip(done)
-        for outcome in execute(load, items, bar.advance, where, lambda text: run.tell("worker", text)):
+        for outcome in execute(load, shards(left), bar.advance, where, lambda text: run.tell("worker", text)):
             if isinstance(outcome, LostItem):
                 raise WorkerError(
                     f"{title}: part {outcome.item.number} made its worker exit three times ({outcome.how}); "
@@ -138,45 +136,27 @@ def commit_each(
             writer.commit(outcome.item.number, {"train": rows}, rejects)
 
 
-def commit_records(
-    writer: FolderWriter,
-    load: Load[RecordShard[T], RowsAndRejects],
-    records: Records[T],
-    count: int,
-    size: int,
-    where: ExecutorChoice,
-    run: Run,
-    *,
-    title: str,
-    unit: str,
-    model: str = "",
-) -> None:
-    """Process ``count`` records in shards of ``size``, and commit each shard; see ``commit_each``."""
-    remaining, done = shards_left(writer, -(-count // size), count, size)
-    shards = record_shards(records, size, remaining)
-    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=count, model=model)
+def shards_left(writer: FolderWriter, sizes: Sequence[int]) -> tuple[list[int], int, int]:
+    """The numbers of the shards that are not finished, the size of all that are, and that of all shards."""
+    left = [number for number in range(len(sizes)) if not writer.is_done(number)]
+    return left, sum(sizes) - sum(sizes[number] for number in left), sum(sizes)
 
 
-def shards_left(writer: FolderWriter, shards: int, count: int, size: int) -> tuple[list[int], int]:
-    """The numbers of the shards that are not committed, and the number of items in those that are.
-
-    ``shards`` is the number of all shards, ``count`` the number of all items, ``size`` the number of items in
-    a shard.
-    """
-    remaining = [number for number in range(shards) if not writer.is_done(number)]
-    return remaining, count - sum(max(0, min(size, count - number * size)) for number in remaining)
+def equal_shards(count: int, size: int) -> list[int]:
+    """The sizes of the shards of ``count`` items: ``size`` each, the last one perhaps fewer."""
+    return [min(size, count - start) for start in range(0, count, size)]
 
 
-def nothing_to_do(writer: FolderWriter, run: Run) -> DatasetFolder:
+def nothing_to_do(writer: FolderWriter) -> DatasetFolder:
     """The folder of a step that an earlier run has finished; the user is told so."""
-    run.progress.say(f"{run.out} is finished already; nothing to do")
+    writer.run.progress.say(f"{writer.run.out} is finished already; nothing to do")
     return writer.folder()
 
 
-def finished(writer: FolderWriter, card: Card, run: Run) -> DatasetFolder:
+def finished(writer: FolderWriter, card: Card) -> DatasetFolder:
     """Finish the folder of a step, and tell the user how many rows it has."""
     folder = writer.finish(card)
-    run.progress.say(summary(folder))
+    writer.run.progress.say(summary(folder))
     return folder
 
 

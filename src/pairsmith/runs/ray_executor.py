@@ -159,6 +159,7 @@ class _Actors:
         self._say(f"worker {worker.index} was lost ({how}); another one takes its place")
         self._lost_loading += not worker.ready
         if self._lost_loading >= DEATHS * len(self.workers):
+            self._tell_rest()
             raise WorkerError(
                 f"workers ended again and again while they were loading ({how}); see whether each node has "
                 "pairsmith, the model and enough memory"
@@ -166,12 +167,16 @@ class _Actors:
 
     def close(self) -> None:
         """Log the records that are left in the queue, and end the actors."""
-        self._log.put.remote(None)  # the last entry, as all items are done
+        self._tell_rest()
+        for worker in self.workers:
+            self._ray.kill(worker.actor)
+
+    def _tell_rest(self) -> None:
+        """Log the records that are in the queue, and ask for no more."""
+        self._log.put.remote(None)  # after all records of finished work, and of work that failed
         while promises := [promise for promise, worker in self._promises.items() if worker is None]:
             del self._promises[promises[0]]
             self._tell(*self._answer(promises[0]))
-        for worker in self.workers:
-            self._ray.kill(worker.actor)
 
     def _tell(self, record: logging.LogRecord | None, how: str) -> None:
         """Log a record of an actor, and ask for the next one; if ``how``, the node of the queue is lost."""
@@ -191,6 +196,7 @@ class _Actors:
         try:
             return self._ray.get(promise), ""
         except RayTaskError as error:
+            self._tell_rest()  # what the worker logged may say why it failed
             if isinstance(error.cause, PairsmithError):
                 raise error.cause from None
             raise WorkerError(f"a worker failed; this is a bug in pairsmith:\n{error}") from None

@@ -137,6 +137,13 @@ def _lines(path: Place) -> Iterator[str]:
             yield from _parts_of(path)
         return
     if size_of(path / "run.json") is None:
+        if runs := _runs_of_comparison(path):
+            for run in runs:
+                yield from _lines(run) if is_folder(run) else [f"{run}: not started"]
+            return
+        if lock.is_held(path):
+            yield f"{path}: running; nothing is written yet"
+            return
         raise FolderError(
             f"{path} holds neither a step's work nor a recipe's run; give a folder that was written to as "
             "--out"
@@ -147,7 +154,14 @@ def _lines(path: Place) -> Iterator[str]:
     yield f"{path}: recipe {record.get('recipe')}, {len(done)} of {len(names)} steps finished"
     for name in names:
         step_status = status_of(path / name)
-        yield from step_status.lines(name) if step_status else [f"{name}: not started"]
+        begun = "running" if lock.is_held(path / name) else "not started"
+        yield from step_status.lines(name) if step_status else [f"{name}: {begun}"]
+
+
+def _runs_of_comparison(path: Place) -> list[Place]:
+    """The folders of the runs of a comparison, that of its steps under ``once`` first; else none."""
+    folders = [folder for folder in inside(path) if size_of(folder / "recipe.yaml") is not None]
+    return [folder / "run" for folder in sorted(folders, key=str)]
 
 
 def _parts_of(path: Place) -> Iterator[str]:

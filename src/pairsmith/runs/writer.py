@@ -74,7 +74,10 @@ class Growth:
 
 
 class FolderWriter:
-    """Writes a dataset folder, from ``start`` to ``finish``; nothing else writes shards."""
+    """Writes a dataset folder, from ``start`` to ``finish``; nothing else writes shards.
+
+    ``run`` has the folder, and reports progress.
+    """
 
     def __init__(
         self,
@@ -84,7 +87,7 @@ class FolderWriter:
         entries: Mapping[int, ShardEntry],
         journal: Journal,
     ) -> None:
-        self._run = run
+        self.run = run
         self._out = run.out
         self._schema = schema
         self._manifest = manifest
@@ -206,7 +209,7 @@ class FolderWriter:
 
         In a rank of an array job, a shard that belongs to another rank also counts as done.
         """
-        if self._run.rank is not None and not self._run.rank.has(shard):
+        if self.run.rank is not None and not self.run.rank.has(shard):
             return True
         entry = self._entries.get(shard, self._elsewhere.get(shard))
         return entry is not None and share in (None, ShardSpec(entry.items, entry.content, entry.asked))
@@ -262,7 +265,7 @@ class FolderWriter:
         The folder of a rank of an array job has only a part of the shards, and gets neither a card nor a
         mark.
         """
-        if self._run.rank is not None:
+        if self.run.rank is not None:
             lock.release(self._out)
             return self.folder()
         if self.finished:
@@ -275,19 +278,19 @@ class FolderWriter:
             raise ValueError(
                 "a data set needs at least one table, even an empty one; commit it before finishing"
             )
-        text = render_card(card, folder, self._schema, self._run.options)
+        text = render_card(card, folder, self._schema, self.run.options)
         write_atomic(self._out / "README.md", redacted(text).encode("utf-8"))
         lock.check(self._out)
         self._save(complete)
         log(self._out, "finish", rows=self._counts.rows, rejects=self._counts.rejects)
-        if not self._run.within:
-            remove_rank_folders(self._run)
+        if not self.run.within:
+            remove_rank_folders(self.run)
         lock.release(self._out)
         return self.folder()
 
     def folder(self) -> DatasetFolder:
         """The finished folder, or the folder of a rank, opened for reading."""
-        if self._run.rank is not None:
+        if self.run.rank is not None:
             fields = {"shards": tuple(self._entries.values()), "counts": self._counts}
             return DatasetFolder(self._out, self._manifest.model_copy(update=fields))
         return DatasetFolder.open(self._out)
@@ -313,7 +316,7 @@ class FolderWriter:
             data = (folder / file.path).read_bytes()
             if hash_bytes(data) != file.sha256:
                 text = f"{folder / file.path} has changed; shard {entry.shard} is made again"
-                self._run.tell("damaged", text)
+                self.run.tell("damaged", text)
                 return
             write_atomic(self._out / file.path, data)
         self._journal.add([entry])
@@ -339,7 +342,7 @@ class FolderWriter:
     def _continue(self, manifest: Manifest) -> None:
         """Continue the work of an earlier run: intact shards are kept, the others are made again."""
         earlier = self._manifest
-        sound = unchanged(self._run, self._entries.values())
+        sound = unchanged(self.run, self._entries.values())
         card_missing = earlier.complete and size_of(self._out / "README.md") is None
         same = earlier.fingerprint == manifest.fingerprint and len(sound) == len(self._entries)
         if earlier.complete and same and not card_missing:

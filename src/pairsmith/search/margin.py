@@ -5,7 +5,6 @@ a pair with the cosines of both texts with their nearest neighbours.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -13,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.search.exact import Neighbours
+from pairsmith.search.names import MarginName
 
-MarginName = Literal["ratio", "distance", "absolute"]
 PAIRS_AT_ONCE = 2**16
 """Number of pairs whose texts are looked up at once in the greedy choice."""
 
@@ -48,12 +47,14 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
             mean is not above 0, as the ratio would be meaningless. ``distance`` subtracts the mean.
             ``absolute`` is the cosine itself.
     """
-    if kind == "absolute":
-        return similarity.clone()
     usual = (of_x + of_y) / 2
-    if kind == "distance":
-        return similarity - usual
-    return torch.where(usual > 0, similarity / usual, torch.nan)
+    match kind:  # mypy reports a name without a case
+        case "ratio":
+            return torch.where(usual > 0, similarity / usual, torch.nan)
+        case "distance":
+            return similarity - usual
+        case "absolute":
+            return similarity.clone()
 
 
 def mean_cosine(neighbours: Neighbours) -> Tensor:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -27,8 +26,8 @@ from pairsmith.runs.sorting import (
 )
 from pairsmith.runs.storage import storage_errors
 from pairsmith.search.margin import ScoredCandidates, UsedTexts
+from pairsmith.search.names import RetrievalName
 
-RetrievalName = Literal["candidates", "max", "intersection", "forward", "backward"]
 _X, _Y, _SIMILARITY, _MARGIN = range(4)
 _ZERO = np.uint32(0)
 _SIGN = np.uint32(2**31)

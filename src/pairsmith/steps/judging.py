@@ -11,7 +11,7 @@ from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources
 from pairsmith.runs.estimate import Before
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_each, row_shards, start_part
+from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_each, equal_shards, row_shards, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.corpora.judges import CUT, JudgeExamples, likelihood_record, load_judge, timed_judge
@@ -75,9 +75,7 @@ def judge_pairs(
         options,
         revision,
         run,
-        settings=deciding,
-        inputs=inputs,
-        model="model",
+        identity=Identity.of("score", deciding, inputs, {"model": revision}),
         schema=pa.schema([("id", pa.string()), _SCORE]),
         title="score",
         unit="pairs",
@@ -112,27 +110,26 @@ def judge_texts(
         inputs: the hashes of the sources of the rows.
     """
     by_likelihood = options.judge == "likelihood"
+    decides: dict[str, JSON] = {
+        "judge_kind": options.judge,
+        "dtype": options.dtype,
+        "shard_size": options.shard_size,
+        **deciding,
+    }
+    if by_likelihood:
+        decides |= CUT
     return _judge_shards(
         (lambda number: _swapped(shard(number))) if by_likelihood else shard,
         sizes,
         options,
         revision,
         run,
-        settings={"judge_kind": options.judge, "dtype": options.dtype, "shard_size": options.shard_size}
-        | dict(deciding)
-        | (CUT if by_likelihood else {}),
-        inputs=inputs,
-        model="judge",
+        identity=Identity.of("score", decides, inputs, {"judge": revision}),
         schema=pa.schema([_SCORE]),
         title="judge",
         unit="texts",
         card=_card(options, "texts", "How well texts answer queries.", "higher is better", "texts"),
     )
-
-
-def equal_shards(count: int, size: int) -> list[int]:
-    """The numbers of rows of the shards of ``count`` rows: ``size`` each, the last one perhaps fewer."""
-    return [min(size, count - start) for start in range(0, count, size)]
 
 
 def _swapped(rows: pa.Table) -> pa.Table:
@@ -147,9 +144,7 @@ def _judge_shards(
     revision: str,
     run: Run,
     *,
-    model: str,
-    settings: Mapping[str, JSON],
-    inputs: Mapping[str, str],
+    identity: Identity,
     schema: pa.Schema,
     title: str,
     unit: str,
@@ -158,26 +153,21 @@ def _judge_shards(
 ) -> DatasetFolder:
     """Score the rows that ``shard`` returns, shard by shard; finished shards are kept in the run's folder.
 
-    The result has the columns of ``schema``: ``score`` and perhaps the rows' ``id``. ``model`` is the name of
-    the judge's model in the manifest; ``title`` and ``unit`` are those of the progress.
+    The result has the columns of ``schema``: ``score`` and perhaps the rows' ``id``. ``title`` and ``unit``
+    are those of the progress.
     """
-    writer = start_part(
-        run, Identity.of("score", settings, inputs, {model: revision}), schema, planned=len(sizes)
-    )
+    writer = start_part(run, identity, schema, planned=len(sizes))
     if writer.finished:
         return writer.folder()
-    remaining = [number for number in range(len(sizes)) if not writer.is_done(number)]
     commit_each(
         writer,
         partial(_load, options, learns_from and learns_from(), revision, schema),
-        (RowShard(number, shard(number)) for number in remaining),
+        lambda numbers: (RowShard(number, shard(number)) for number in numbers),
+        sizes,
         ExecutorChoice(options.executor, options.workers, options.ray_address),
-        run,
         title=title,
-        model=options.model,
         unit=unit,
-        done=sum(sizes) - sum(sizes[number] for number in remaining),
-        total=sum(sizes),
+        model=options.model,
     )
     return writer.finish(card)
 

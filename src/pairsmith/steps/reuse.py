@@ -5,7 +5,7 @@ folder with the same settings. Shards whose items all keep their rows are commit
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -15,14 +15,7 @@ from pairsmith.runs import DatasetFolder, FolderWriter, Run
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import REJECTS, check_files, read_manifest
 from pairsmith.runs.identity import Identity, differences
-from pairsmith.runs.mapped import (
-    Records,
-    RecordShard,
-    RowsAndRejects,
-    commit_each,
-    record_shards,
-    shards_left,
-)
+from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_each, shards_left
 from pairsmith.runs.work import Load, Work
 
 T = TypeVar("T")
@@ -169,29 +162,31 @@ class EarlierRows:
 def commit_reusing(
     writer: FolderWriter,
     load: Load[Shard[T, E], RowsAndRejects],
-    records: Records[T],
-    count: int,
-    size: int,
+    shards: Callable[[Sequence[int]], Iterable[RecordShard[T]]],
+    sizes: Sequence[int],
     where: ExecutorChoice,
-    run: Run,
     *,
     reuse: Reuse[T, E] | None,
     title: str,
     unit: str,
     model: str = "",
 ) -> None:
-    """Process ``count`` records in shards of ``size``, as ``commit_records`` does.
+    """Process the shards that are not finished, as ``commit_each`` does.
 
     With ``reuse``, shards whose items all keep their rows are committed first.
     """
+    progress = writer.run.progress
     fill: Callable[[RecordShard[T]], Shard[T, E]] = reuse.fill if reuse else _without_earlier
-    shard_count = -(-count // size)
+
+    def filled(numbers: Sequence[int]) -> Iterable[Shard[T, E]]:
+        return map(fill, shards(numbers))
+
     if reuse:
         kept = total = 0
-        remaining, done = shards_left(writer, shard_count, count, size)
-        with run.progress.task("look for earlier rows", count, unit) as bar:
+        numbers, done, count = shards_left(writer, sizes)
+        with progress.task("look for earlier rows", count, unit) as bar:
             bar.skip(done)
-            for shard in map(fill, record_shards(records, size, remaining)):
+            for shard in filled(numbers):
                 left = sum(record.left for record in shard.records)
                 of_shard = sum(len(record.earlier) for record in shard.records)
                 kept, total = kept + of_shard, total + of_shard + left
@@ -200,13 +195,11 @@ def commit_reusing(
                     writer.commit(shard.number, {"train": rows}, rejects)
                 bar.advance(len(shard.records))
         if total:
-            run.progress.say(
+            progress.say(
                 f"{kept:,} of {total:,} {reuse.items} to do are as in {reuse.path} and keep their "
                 f"{reuse.rows}"
             )
-    remaining, done = shards_left(writer, shard_count, count, size)
-    shards = map(fill, record_shards(records, size, remaining))
-    commit_each(writer, load, shards, where, run, title=title, unit=unit, done=done, total=count, model=model)
+    commit_each(writer, load, filled, sizes, where, title=title, unit=unit, model=model)
 
 
 def _without_earlier(shard: RecordShard[T]) -> Shard[T, Any]:

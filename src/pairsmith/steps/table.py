@@ -285,9 +285,9 @@ STEPS: StepTable = {
         "pairsmith.steps.evaluate.sentiment:evaluate_sentiment",
         "Evaluate a model on zero-shot sentiment classification.",
         figures=(
-            *("calibrated.accuracy", "calibrated.error", "calibrated.best_prompt"),
-            *("centred.accuracy", "centred.error", "centred.best_prompt"),
-            *("plain.accuracy", "plain.error", "plain.best_prompt"),
+            *("calibrated.accuracy", "calibrated.error", "calibrated.fifth_prompt"),
+            *("centred.accuracy", "centred.error", "centred.fifth_prompt"),
+            *("plain.accuracy", "plain.error", "plain.fifth_prompt"),
             *("ranking.auroc", "ranking.error", "count"),
         ),
     ),

@@ -13,7 +13,6 @@ from typing import Any, Self
 from pydantic import Field, field_validator
 from safetensors import SafetensorError
 
-from pairsmith.core.citations import OF_TRAININGS
 from pairsmith.core.errors import StorageError, first_line, redacted_values
 from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.paths import Place, files_below, reaching, remove_files
@@ -48,7 +47,7 @@ class ModelFolder:
     """A model folder that is being written: opened with ``start``, completed with ``finish``.
 
     ``finished`` says whether the folder already holds the trained model. ``sources`` are the base and the
-    data, with their licences and citations.
+    data, with their licences, and the works to cite, that of the method first.
     """
 
     def __init__(self, out: Place, identity: Identity, sources: Sources) -> None:
@@ -104,10 +103,8 @@ class ModelFolder:
                 f"cannot write the model to {self._out}: {first_line(error)}; if the disk is full, "
                 "free some space; then run the same command again"
             ) from error
-        citations = (OF_TRAININGS.get(self.step, ""), *self.sources.citations)
-        about = Provenance(
-            citations=tuple(dict.fromkeys(filter(None, citations))), credits=self.sources.credits
-        ).model_dump(mode="json")
+        provenance = Provenance(citations=self.sources.citations, credits=self.sources.credits)
+        about = provenance.model_dump(mode="json")
         self._save({"complete": True, **training, "files": files, "about": redacted_values(about)})
         self.checkpoints.remove()
         lock.release(self._out)

@@ -255,8 +255,8 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
             GOOD,
             "name: mine",
             "name: my task",
-            "task.yaml:1: name: a name is 1 to 64 letters, digits, dots, hyphens or underscores and starts "
-            "with a letter or digit, not 'my task'",
+            "task.yaml:1: name: a name is 1 to 64 letters of any script, digits, dots, hyphens or underscores "
+            "and starts with a letter or digit, not 'my task'",
         ),
         (
             GOOD,

@@ -28,6 +28,18 @@ def test_a_label_as_text(name, text):
     assert label_text(name) == text
 
 
+@pytest.mark.parametrize("name", ["größe", "отзывы", "समीक्षा", "映画.v2", "a_b-c", "x" * 64])
+def test_a_name_of_a_task_has_letters_of_any_script(name):
+    labels = {"a": {"instruction": PAIR}}
+    assert TaskSpec.model_validate({"name": name, "kind": "pair", "labels": labels}).name == name
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a\\b", "a b", ".a", "-a", "_a", "a\n", "a:b", "x" * 65])
+def test_other_names_of_tasks_are_refused(name):
+    with pytest.raises(ValidationError, match="a name is 1 to 64 letters of any script"):
+        TaskSpec.model_validate({"name": name, "kind": "pair", "labels": {"a": {"instruction": PAIR}}})
+
+
 def test_higher_is_every_larger_number():
     task = graded()
     assert {name: task.counters(name) for name in task.label_names} == {

@@ -476,3 +476,16 @@ def test_at_decay_0_a_row_is_enough_for_a_group():
     assert (written.complete, len(written.rows)) == (1, 2)
     with pytest.raises(SettingsError, match="1 rows are too few for .*: a label's prompts take"):
         write(task, varied(), some[1:], Decoding(), 1, 1)
+
+
+def test_rows_that_do_not_fit_into_memory_are_told(monkeypatch):
+    def session(self, rows, prompts, tail):
+        raise MemoryError
+
+    monkeypatch.setattr(ScriptedModel, "session", session)
+    with pytest.raises(SettingsError, match="5,000 rows at once do not fit into memory; give fewer"):
+        generate_pairs(spec(), varied(), ["a"], rows=5000)
+    with pytest.raises(MemoryError):
+        generate_pairs(spec(), varied(), ["a"])
+    with pytest.raises(SettingsError, match="rows must be at most 65536, not 1000000000"):
+        generate_pairs(spec(), varied(), ["a"], rows=10**9)

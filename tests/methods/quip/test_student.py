@@ -530,11 +530,16 @@ def test_questions_without_an_answer_are_counted(step, given, tmp_path):
     path = tmp_path / "rows.jsonl"
     row = {"context": "Ann plays.", "question": "Who plays?", "answers": "Ann"}
     path.write_text("".join(json.dumps(line) + "\n" for line in (row, row | {"answers": []}, row)))
-    read = step.read(given(base="pairsmith:tiny", data=[str(path)]), None)
+    validation = tmp_path / "validation.jsonl"
+    validation.write_text("".join(json.dumps(line) + "\n" for line in (row, row | {"answers": []})))
+    read = step.read(given(base="pairsmith:tiny", data=[str(path)], validation=str(validation)), None)
     heard = Heard()
     read.report(heard)
-    assert (len(read.training), read.unanswered) == (2, 1)
-    assert heard.lines == ["1 of 3 questions have no answer and are left out"]
+    assert (len(read.training), read.unanswered, len(read.validation)) == (2, 1, 1)
+    assert heard.lines == [
+        "1 of 3 questions have no answer and are left out",
+        "1 of 2 validation questions have no answer and are left out",
+    ]
 
 
 def test_infuse_says_how_many_questions_have_no_answer_in_their_passage(quick_bert, tmp_path):
@@ -545,3 +550,14 @@ def test_infuse_says_how_many_questions_have_no_answer_in_their_passage(quick_be
     infuse(settings(quick_bert, str(path), labels="answers", max_steps=1), Run(tmp_path / "out", heard))
     said = "1 of 3 questions have no answer in their passage; for these the student learns the first token"
     assert said in heard.lines
+
+
+def test_infuse_says_how_many_questions_of_an_official_file_have_no_answer(quick_bert, tmp_path):
+    path = tmp_path / "train.json"
+    answered = {"question": "Who plays?", "answers": [{"text": "Ann", "answer_start": 0}]}
+    questions = [answered, {"question": "Who sings?", "answers": [], "is_impossible": True}]
+    paragraph = {"context": "Ann plays.", "qas": questions}
+    path.write_text(json.dumps({"data": [{"title": "a", "paragraphs": [paragraph]}]}))
+    heard = Heard()
+    infuse(settings(quick_bert, str(path), labels="answers", max_steps=1), Run(tmp_path / "out", heard))
+    assert "1 of 2 questions in SQuAD's official files have no answer and are left out" in heard.lines

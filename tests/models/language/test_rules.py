@@ -76,6 +76,19 @@ def test_rules_by_name():
             named_rule(name)
 
 
+def test_a_rule_has_to_take_two_arguments():
+    def named(p_main, p_counter, *, scale):
+        return p_main * scale
+
+    assert named_rule(partial(named, scale=2.0)) is not None
+    with pytest.raises(SettingsError, match=r"the rule named cannot be called with two .*: missing .*scale"):
+        named_rule(named)
+    with pytest.raises(SettingsError, match=r"cannot be called with two .*: too many positional arguments"):
+        named_rule("pairsmith.models.language.combine.rule_of")
+    with pytest.raises(SettingsError, match="is no function; it is of the type float"):
+        named_rule("pairsmith.models.language.combine.SMALLEST")
+
+
 def test_which_rules_leave_it_to_the_main_prompts_likeliest_tokens():
     assert favours_main(partial(self_debias, decay=3.0))
     assert favours_main(contrast)

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
+from pairsmith.core.errors import ModelError
 from pairsmith.models.language.certified import certified
 from pairsmith.models.language.sampling import Sampling
-from pairsmith.models.language.servers import LlamaCppServer
+from pairsmith.models.language.servers import LlamaCppServer, server_of
 
 END, LETTER, TOKENS = 0, 1, 2000
 MAIN = [0.001, *[0.50, 0.22, 0.08, 0.05, 0.03]]
@@ -86,3 +87,12 @@ def test_certified_weights_are_those_of_the_whole_distributions(server):
 
 def split(lists):
     return lists[0], lists[1:]
+
+
+def test_a_server_without_tokens_is_told_what_the_other_ways_need():
+    def refuses(path, body, read):
+        raise ModelError(f"http://server/{path} refuses the request: 404")
+
+    other_ways = r"give --steering reranked if yours returns log-probabilities of prompts .*, else --decay 0"
+    with pytest.raises(ModelError, match=rf"404\n--steering certified needs .*; {other_ways}"):
+        server_of(refuses, None, by_tokens=True)

@@ -70,7 +70,7 @@ def test_results_lie_in_the_folder_and_are_not_computed_again(
     assert task["splits"] == {"test": {"default": task["main"]}}
     assert results["mean"] == task["main"]
     assert results["about"]["models"]["model"].startswith("sha256:")
-    assert sorted(file.name for file in out.iterdir()) == ["mteb", "results.json"]
+    assert sorted(file.name for file in out.iterdir()) == ["README.md", "mteb", "results.json"]
     said = capfd.readouterr()
     assert said.out.splitlines() == [
         "task      ×100  metric",

@@ -383,6 +383,11 @@ def test_tags_of_bioes_and_bilou_are_those_of_bio(tmp_path, last):
     assert read_tagged(tmp_path / "a.conll") == [TaggedSentence(tuple(words), expected)]
 
 
+def test_white_space_at_the_end_of_a_line_is_no_part_of_a_tag(tmp_path):
+    (tmp_path / "a.conll").write_text("Ann B-PER\xa0\nruns O \n", encoding="utf-8")
+    assert read_tagged(tmp_path / "a.conll") == [TaggedSentence(("Ann", "runs"), ("B-PER", "O"))]
+
+
 def test_a_no_break_space_is_part_of_a_word(tmp_path):
     (tmp_path / "a.conll").write_text("10\xa0000\tO\n\xa0\tO\nAnn\tB-PER\n\xa0\nruns O\n", encoding="utf-8")
     assert read_tagged(tmp_path / "a.conll") == [
@@ -391,11 +396,28 @@ def test_a_no_break_space_is_part_of_a_word(tmp_path):
     ]
 
 
+def test_types_without_a_prefix_are_io(tmp_path):
+    (tmp_path / "io.conll").write_text("Ann PER\nLee PER\nin O\nNew art-film\nYork LOC\n\nBo PER\n")
+    assert read_tagged(tmp_path / "io.conll") == [
+        TaggedSentence(("Ann", "Lee", "in", "New", "York"), ("B-PER", "I-PER", "O", "B-art-film", "B-LOC")),
+        TaggedSentence(("Bo",), ("B-PER",)),
+    ]
+    row = {"tokens": ["Ann", "runs"], "ner_tags": ["PER", "O"]}
+    (tmp_path / "io.jsonl").write_text(json.dumps(row) + "\n")
+    assert read_tagged(tmp_path / "io.jsonl") == [TaggedSentence(("Ann", "runs"), ("B-PER", "O"))]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("A I-PER\nman person\n", "eng:1: the tag 'person' is not a BIO tag"),
         ("A M-PER\n", "the tag 'M-PER' is not a BIO tag"),
+        ("A PER\nman B-PER\nis O\n", "'PER' is not a BIO tag .*; types without B- and I- are read only if"),
+        (
+            "A DT\nman NN\n",
+            "'DT' is not a BIO tag .* only if the data has the tag O and no tag with a prefix",
+        ),
+        ("A B\nman I\nis O\n", "the tag 'B' is not a BIO tag such as O, B-PERSON"),
         (
             "tokens,ner_tags\n",
             "a word and its tag .*; give a file in CoNLL's format, or JSON Lines or Parquet",

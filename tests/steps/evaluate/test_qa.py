@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pairsmith.steps.evaluate import qa as module
 from pairsmith.steps.evaluate import results as files
 from pairsmith.steps.evaluate.qa import Answered, evaluate_qa, qa_figures, qa_table
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
+from pairsmith.steps.table import STEPS
 
 pytestmark = pytest.mark.slow
 
@@ -173,7 +175,26 @@ def test_a_model_is_evaluated(reader, data, tmp_path):
     assert len(about["inputs"]["data"]) == 64
     assert about["settings"]["max_answer_tokens"] == 17
     assert (about["batch_size"], about["data"]) == (32, str(data))
-    assert {file.name for file in out.iterdir()} == {"results.json", "predictions.jsonl"}
+    assert {file.name for file in out.iterdir()} == {"README.md", "results.json", "predictions.jsonl"}
+
+
+def test_the_card_has_the_figures_and_the_command(reader, data, tmp_path):
+    given = EvaluateQaSettings(model=str(reader), data=str(data), bootstrap=9)
+    out = tmp_path / "out"
+    heard = Heard()
+    results = STEPS["evaluate-qa"].run(given, Run(out, heard))
+    card = (out / "README.md").read_text()
+    assert card.startswith(
+        f"# evaluate qa: {Path(reader).name} on {data.name}\n\n```text\n{qa_table(results)}\n```"
+    )
+    assert (
+        f"pairsmith evaluate qa --model {Path(reader).name} --data {data.name} --bootstrap 9 --out FOLDER"
+        in card
+    )
+    assert str(tmp_path) not in card
+    (out / "README.md").unlink()
+    STEPS["evaluate-qa"].run(given, Run(out, heard))
+    assert (out / "README.md").read_text() == card
 
 
 def test_of_a_folder_the_split_test_is_measured_on(reader, data, tmp_path, saying, capsys):
@@ -400,9 +421,10 @@ def test_a_refused_evaluation_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "answerer", refused)
     settings = EvaluateQaSettings(model="pairsmith:tiny", data=str(data))
     with pytest.raises(InputError, match="no"):
-        evaluate_qa(settings, Run(tmp_path / "new", Silent()))
+        evaluate_qa(settings, Run(tmp_path / "new" / "parent" / "x", Silent()))
     assert not (tmp_path / "new").exists()
     (tmp_path / "before").mkdir()
-    with pytest.raises(InputError, match="no"):
-        evaluate_qa(settings, Run(tmp_path / "before", Silent()))
-    assert (tmp_path / "before").is_dir()
+    for out in (tmp_path / "before", tmp_path / "before" / "x"):
+        with pytest.raises(InputError, match="no"):
+            evaluate_qa(settings, Run(out, Silent()))
+        assert list((tmp_path / "before").iterdir()) == []

@@ -194,7 +194,7 @@ def test_a_stopped_search_goes_on_behind_the_documents_that_were_encoded(
     assert encoded == [20, 90, 30]  # the queries again, and the last 120 documents
     for name in ("results.json", "predictions.jsonl"):
         assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert {file.name for file in out.iterdir()} == {"results.json", "predictions.jsonl"}
+    assert {file.name for file in out.iterdir()} == {"README.md", "results.json", "predictions.jsonl"}
     monkeypatch.setattr("pairsmith.steps.kept_vectors.pick_device", lambda _: pytest.fail("needs a device"))
     assert evaluate_retrieval(settings(tiny_bert, data), Run(out, Silent())) == whole
     monkeypatch.setattr("pairsmith.steps.kept_vectors.pick_device", str)

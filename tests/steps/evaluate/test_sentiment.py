@@ -101,7 +101,7 @@ def test_intervals_are_those_of_texts_drawn_one_by_one():
         own = figures[calibration]
         assert own[f"{name}_ci"] == pytest.approx(of(range(6)), abs=1e-4)
         assert own["prompts_ci"] == [pytest.approx(of([prompt]), abs=1e-4) for prompt in range(6)]
-    assert figures["plain"]["best_prompt_ci"] == figures["plain"]["prompts_ci"][4]
+    assert figures["plain"]["fifth_prompt_ci"] == figures["plain"]["prompts_ci"][4]
 
 
 def test_scores_are_those_of_direct_computation_and_rationales_stand_in_the_texts(student):

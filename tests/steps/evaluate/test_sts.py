@@ -71,7 +71,7 @@ def test_an_encoder_is_evaluated_on_a_file(tiny_bert, graded, tmp_path, capsys, 
     assert results["graded"]["pairs"] == 4
     assert results["about"]["models"]["model"].startswith("sha256:")
     assert results["about"]["settings"]["pooling"] == pooling
-    assert sorted(file.name for file in out.iterdir()) == ["predictions.jsonl", "results.json"]
+    assert sorted(file.name for file in out.iterdir()) == ["README.md", "predictions.jsonl", "results.json"]
     rows = [json.loads(line) for line in (out / "predictions.jsonl").read_text().splitlines()]
     assert [row["score"] for row in rows] == [5.0, 3.5, 0.0, 0.4]
     assert all(row["suite"] == "graded" and -1 <= row["cosine"] <= 1 for row in rows)

@@ -166,7 +166,7 @@ def test_a_model_is_evaluated_on_a_file(bart, data, tmp_path, capsys):
     out = tmp_path / "out"
     results = evaluate_summaries(settings(bart, data), Run(out, Progress()))
     assert json.loads((out / "results.json").read_text()) == results
-    assert sorted(file.name for file in out.iterdir()) == ["predictions.jsonl", "results.json"]
+    assert sorted(file.name for file in out.iterdir()) == ["README.md", "predictions.jsonl", "results.json"]
     rows = lines(out)
     summarizer = load_text_generator(str(bart), device="cpu")
     assert [row["summary"] for row in rows] == generate_outputs(

@@ -66,7 +66,10 @@ def test_each_filter_names_its_rejects(tmp_path):
         "id5": "line break", "id6": "too short", "id8": "cap",
     }  # fmt: skip
     assert json.loads(out.rejects().to_pylist()[0]["row"])["sentence2"] == "a b"
-    assert "rows left out as near-copies | 1" in (tmp_path / "out" / "README.md").read_text()
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "rows left out as near-copies | 1" in card
+    for absent in ("Scores are smoothed", "Each first text is also paired", "set aside for validation"):
+        assert absent not in card
 
 
 @pytest.mark.parametrize(("choice", "kept"), [("task", 0), ("drop", 0), ("keep", 1)])
@@ -236,7 +239,12 @@ def test_rows_of_any_file_are_processed(tmp_path):
         ("A cat", "A hound runs", 0.0),
     ]
     assert dataset.manifest.counts.rejects_by_reason == {"copy: the texts are equal": 1}
-    assert "Labelled rows, without duplicates." in (tmp_path / "out" / "README.md").read_text()
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "Labelled rows, without duplicates." in card
+    assert "The texts are those that were given; a program cleaned them" in card
+    assert "Scores are smoothed by 0.2 (label smoothing), so that they stay off 0 and 1. Each first" in card
+    for absent in ("synthetic", "made by a program", "set aside for validation"):
+        assert absent not in card
 
 
 def test_scores_are_not_smoothed_twice(tmp_path):

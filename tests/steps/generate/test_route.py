@@ -16,7 +16,7 @@ from pairsmith.data.tasks import load_task
 from pairsmith.data.tasks.loading import read_task
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.generate import plan
+from pairsmith.steps.generate import plan, route
 from pairsmith.steps.generate.checks import remarks
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -65,10 +65,30 @@ def test_a_folder_with_shards_rejects_and_card(world):
     count = 12 * 2 * 2
     assert out.rows <= count
     assert out.rows + out.manifest.counts.rejects >= count
-    assert "Same. 1" in (tmp / "out/README.md").read_text()
+    card = (tmp / "out/README.md").read_text()
+    assert "Same. 1" in card
+    assert "wrote the second text of each pair, following" in card
+    assert "A row's score is the one that it was written for" in card
+    assert "The rights in the inputs, and the terms of the language model, apply" in card
     assert list(out.manifest.inputs) == ["inputs 1"]
     opened = load_dataset(str(tmp / "out"), cache_dir=str(tmp / "cache"))
     assert opened["train"].num_rows == out.rows
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sts", "A row's score is the one"),
+        ("nli", "A row's label is the one"),
+        ("movie-reviews", "wrote them,"),
+    ],
+)
+def test_the_card_says_what_the_model_wrote(name, said):
+    task = load_task(name)
+    card = route._card(task, GenerateSettings(task=name), task.decoding, 3)
+    assert said in card.description
+    assert ("second text of each pair" in card.description) == (task.kind == "pair")
+    assert ("rights in the inputs" in card.licence) == (task.kind == "pair")
 
 
 def test_batch_size_does_not_change_a_byte_and_a_new_seed_does(world):

@@ -116,7 +116,8 @@ def test_an_answer_in_the_question_is_no_candidate(world, capsys):
     assert all(row["answers"]["text"][0].casefold() not in row["input"].casefold() for row in rows)
     assert "nearer neighbours are left out on purpose: " in capsys.readouterr().err
     assert (
-        "neighbours left out: a text, or its answer, is in the other" in (tmp / "out/README.md").read_text()
+        "neighbours left out: one text, or its answer, contains the other"
+        in (tmp / "out/README.md").read_text()
     )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tests.folders import write_folder
+from tests.heard import Heard
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, StorageError
 from pairsmith.core.progress import Progress, Silent
@@ -226,3 +227,15 @@ def test_a_model_that_is_no_teacher_is_told_before_its_weights_are_read(
     with pytest.raises(ModelError, match="has no head for question answering, as it is a student of infuse"):
         relabel(settings(student, data), Run(tmp_path / "out", Silent()))
     assert not (tmp_path / "out").exists()
+
+
+def test_unanswered_questions_of_an_official_file_are_left_out_and_counted(teacher, tmp_path):
+    path = tmp_path / "dev.json"
+    answers = [{"text": "beach", "answer_start": TEXT.index("beach")}]
+    questions = [{"question": "Who sings?", "answers": []}, {"question": "Where?", "answers": answers}]
+    articles = [{"title": "a", "paragraphs": [{"context": TEXT, "qas": [*questions, questions[0]]}]}]
+    path.write_text(json.dumps({"data": articles}))
+    heard = Heard()
+    folder = relabel(settings(teacher, str(path)), Run(tmp_path / "out", heard))
+    assert [row["question"] for row in folder.table().to_pylist()] == ["Where?"]
+    assert "2 of 3 questions in SQuAD's official files have no answer and are left out" in heard.lines

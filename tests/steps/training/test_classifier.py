@@ -246,6 +246,19 @@ def test_by_the_names_of_labels(tiny_bert, tmp_path):
     assert predictions[1]["score"] == pytest.approx(1, abs=1e-3)  # the name itself
 
 
+def test_labels_that_are_whole_numbers_match_however_they_are_spelled(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("text,label\nx,1.0\ny,2.0\nz,1\n")
+    for labels in ({"1.0", "2.0"}, {"1", "2"}):
+        evaluate_classification.check_data(EvaluateClassificationSettings(model="m", data=str(file)), labels)
+    mapped = EvaluateClassificationSettings(model="m", data=str(file), map=["1.0=a", "2=3.0"])
+    evaluate_classification.check_data(mapped, {"a", "3"})
+    with pytest.raises(InputError, match="the model does not know the labels 2;"):
+        evaluate_classification.check_data(
+            EvaluateClassificationSettings(model="m", data=str(file)), {"1", "2.5"}
+        )
+
+
 def test_one_label_is_warned_of(trained, tmp_path):
     said = Said()
     measured(tmp_path, ROWS[::2], said, model=str(trained))

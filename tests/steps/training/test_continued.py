@@ -283,6 +283,7 @@ def test_questions_are_learned_after_their_own_cue(tiny_llama, tmp_path):
     train_summarizer(given, Run(tmp_path / "out", Silent()))
     card = (tmp_path / "out/README.md").read_text()
     assert r'tokenizer("\nQuestion:", add_special_tokens=False)' in card
+    assert "pipeline_tag: text-generation" in card
 
 
 @pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.long), 7])

@@ -12,12 +12,12 @@ from typing import Any
 
 import yaml
 
-from pairsmith.cli.compare.figure import check_figure
-from pairsmith.cli.compare.file import Comparison
+from pairsmith.cli.compare.file import Comparison, Measured
 from pairsmith.cli.compare.outcome import Cost, Score, as_record
 from pairsmith.cli.compare.page import page
 from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of_ways, trials
 from pairsmith.cli.compare.tokens import written_tokens
+from pairsmith.cli.figures import figure_fault
 from pairsmith.cli.recipes import Recipe, load_recipe
 from pairsmith.cli.running import RUN_RECORD, figure_of, run_recipe
 from pairsmith.cli.steps import STEPS
@@ -47,8 +47,8 @@ def run_comparison(
     if not isinstance(out, Path):
         raise FolderError(f"--out {out}: a comparison needs a folder on this machine; give a path")
     _refuse_others(out)
+    check_figure(comparison.measure)
     _check(comparison)
-    check_figure(comparison.measure, STEPS)
     once = out.resolve() / ONCE / "run"
     first = _written(once_recipe(comparison), out / ONCE) if comparison.once else None
     folders = {seed: out / f"seed-{seed}" for seed in comparison.seeds}
@@ -123,6 +123,14 @@ def _written(recipe: Mapping[str, Any], folder: Path) -> Path:
         raise StorageError(f"{folder} cannot be created: {error.strerror}") from None
     write_atomic(path, yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True).encode())
     return path
+
+
+def check_figure(measure: Measured) -> None:
+    """Raise a ``SettingsError`` if the evaluation gives no such number (see ``figure_fault``)."""
+    if step := STEPS.get(measure.step):
+        fault = figure_fault(measure.step, step, measure.settings, measure.figure, intervals=False)
+        if fault:
+            raise SettingsError(f"measure.figure: {fault}")
 
 
 def _check(comparison: Comparison) -> None:

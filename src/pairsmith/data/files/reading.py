@@ -16,7 +16,7 @@ from pairsmith.data.files.pdf import read_pdf
 from pairsmith.data.files.plain import read_text
 from pairsmith.data.filters import EMPTY
 from pairsmith.data.readers import NAME_COLUMN
-from pairsmith.data.sources import data_suffix, is_hub_data, missing
+from pairsmith.data.sources import TABLES, data_suffix, is_hub_data, missing
 from pairsmith.data.splits import split_of
 
 READERS: Mapping[str, Callable[[bytes], Parsed]] = {
@@ -28,7 +28,6 @@ READERS: Mapping[str, Callable[[bytes], Parsed]] = {
     ".pdf": read_pdf,
 }
 """The reader of each kind of files, by the suffix of the file's name."""
-_TABLES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 UNKNOWN_KIND = "unknown kind"
 NO_TEXT = DocumentFault(EMPTY, "it has no text")
 
@@ -143,7 +142,7 @@ def _files(source: str) -> Mapping[str, Place]:
         if is_folder(path):
             return documents_below(path, READERS)
         if size_of(path) is not None:
-            return {} if data_suffix(path) in _TABLES else {display_name(path): path}
+            return {} if data_suffix(path) in TABLES else {display_name(path): path}
     if is_hub_data(source):
         return {}
     raise missing(path)
@@ -183,7 +182,7 @@ def count_documents(documents: Iterator[SourceDocument]) -> DocumentCounts:
     if counts.of_unknown_kind == total:
         raise InputError(
             f"no document can be read: {counts.named() or 'there are none'}; known are the files "
-            f"{', '.join(READERS)}, and tables: {', '.join(_TABLES)}"
+            f"{', '.join(READERS)}, and tables: {', '.join(TABLES)}"
         )
     for kind in sorted(READERS.keys() & kinds.keys()):
         with suppress(Unreadable):

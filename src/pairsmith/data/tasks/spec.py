@@ -5,7 +5,7 @@ separate so that the reader of task files can report both kinds of faults in one
 """
 
 import math
-import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from pydantic_core import PydanticCustomError
 
 from pairsmith.core.errors import TaskError, known_names_hint
-from pairsmith.core.settings import NothingIsEmpty, Settings
+from pairsmith.core.settings import MOST_TEXTS, NothingIsEmpty, Settings
 from pairsmith.core.validation import ValidationFault, shown_value
 
 PLACEHOLDER = "<X1>"
@@ -21,6 +21,7 @@ QUOTE = '"'
 
 TaskKind = Literal["pair", "text"]
 Format = Literal["plain", "chat"]
+RuleName = Literal["self-debiasing", "guidance", "contrast"]
 SchemaKind = Literal["scored_pair", "labelled_pair", "labelled_text"]
 T = TypeVar("T")
 
@@ -119,14 +120,14 @@ class Decoding(Settings):
         default=40, ge=1, description="Tokens within which the closing quotation mark must come."
     )
     per_input: int = Field(
-        default=2, ge=1, description="Texts per input and label; in a text task, texts per label."
+        default=2, ge=1, le=MOST_TEXTS, description="Texts per input and label, or per label in a text task."
     )
     tries: int = Field(
         default=5,
         ge=1,
         description="Maximum number of attempts for each input and label; in a text task, for each text.",
     )
-    rule: Literal["self-debiasing", "guidance", "contrast"] = Field(
+    rule: RuleName = Field(
         default="self-debiasing",
         description="How a label's prompt is combined with those of its counter-labels: the paper's "
         "self-debiasing, classifier-free guidance, or contrastive decoding.",
@@ -174,7 +175,7 @@ class Decoding(Settings):
 class TaskSpec(Settings):
     """A task: the description of a labelled data set that a language model can generate."""
 
-    name: str = Field(description="A short name: letters, digits, dots, hyphens and underscores.")
+    name: str = Field(description="A short name: letters of any script, digits, dots, hyphens, underscores.")
     description: str = Field(
         default="", description="One sentence for people; it goes into the data set's card."
     )
@@ -206,10 +207,11 @@ class TaskSpec(Settings):
     @field_validator("name")
     @classmethod
     def _short_name(cls, value: str) -> str:
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
+        valid = [sign in "._-" or unicodedata.category(sign)[0] in "LMN" for sign in value]
+        if not 0 < len(value) <= 64 or value[0] in "._-" or not all(valid):
             raise ValueError(
-                "a name is 1 to 64 letters, digits, dots, hyphens or underscores and starts with a letter or "
-                f"digit, not {shown_value(value)}"
+                "a name is 1 to 64 letters of any script, digits, dots, hyphens or underscores and starts "
+                f"with a letter or digit, not {shown_value(value)}"
             )
         return value
 

@@ -20,6 +20,7 @@ from pairsmith.core.arguments import (
     checked_whole_number,
 )
 from pairsmith.core.errors import SettingsError
+from pairsmith.core.settings import MOST_ROWS_AT_ONCE
 from pairsmith.core.validation import options_of
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
@@ -35,6 +36,7 @@ from pairsmith.models.language.combine import Combine, named_rule
 from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.protocols import SteerableModel
 from pairsmith.models.language.remote import RemoteModel
+from pairsmith.models.memory import told_if_out_of_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,8 @@ def generate_pairs(
         inputs: first texts; equal ones give equal rows.
         decoding: how texts are drawn; the task's by default.
         seed: seed of every draw, 0 to 2**63 - 1.
-        rows: number of prompts that the model computes at once, at least ``rows_needed(task)``; by default as
-            many as fit into memory.
+        rows: number of prompts that the model computes at once, at least ``rows_needed(task)`` and at most
+            65,536; by default as many as fit into memory.
         rule: your own steering rule, used instead of the one that ``decoding`` names: a function, or its
             dotted name, ``package.module.function``. It is called with two tensors of one shape,
             ``(rows, tokens)``: each token's probability after the label's prompt, and the largest of its
@@ -93,8 +95,8 @@ def generate_pairs(
 
     Raises:
         InputError: ``inputs`` is a single text or empty, or holds something else than texts, or a blank one.
-        SettingsError: ``task`` writes single texts, ``rows`` is too few, there is no such rule, ``decoding``
-            or ``seed`` is invalid, or the task or the model is not loaded.
+        SettingsError: ``task`` writes single texts, ``rows`` is too few or does not fit into memory, there is
+            no such rule, ``decoding`` or ``seed`` is invalid, or the task or the model is not loaded.
     """
     decoding = _checked_decoding(task, model, decoding)
     if task.kind != "pair":
@@ -104,7 +106,8 @@ def generate_pairs(
     check_not_empty(inputs, "inputs", "text")
     check_not_blank(inputs, "inputs")
     requests = pair_requests(task, inputs, decoding.per_input)
-    return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
+    with told_if_out_of_memory(rows):
+        return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
 
 
 def generate_texts(
@@ -122,15 +125,16 @@ def generate_texts(
         the accepted rows and the rejected tries.
 
     Raises:
-        SettingsError: ``task`` writes second texts, ``rows`` is too few, there is no such rule, ``decoding``
-            or ``seed`` is invalid, or the task or the model is not loaded.
+        SettingsError: ``task`` writes second texts, ``rows`` is too few or does not fit into memory, there is
+            no such rule, ``decoding`` or ``seed`` is invalid, or the task or the model is not loaded.
     """
     decoding = _checked_decoding(task, model, decoding)
     if task.kind != "text":
         raise SettingsError(f"{task.name} writes second texts for inputs: call generate_pairs")
     seed, rows = _checked_numbers(seed, rows)
     requests = text_requests(task, range(decoding.per_input))
-    return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
+    with told_if_out_of_memory(rows):
+        return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
 
 
 def _checked_decoding(task: TaskSpec, model: SteerableModel, decoding: Decoding | None) -> Decoding:
@@ -151,7 +155,7 @@ def _checked_decoding(task: TaskSpec, model: SteerableModel, decoding: Decoding 
 
 def _checked_numbers(seed: int, rows: int | None) -> tuple[int, int | None]:
     seed = checked_whole_number(seed, "seed", most=2**63 - 1)
-    return seed, None if rows is None else checked_whole_number(rows, "rows")
+    return seed, None if rows is None else checked_whole_number(rows, "rows", most=MOST_ROWS_AT_ONCE)
 
 
 def write(

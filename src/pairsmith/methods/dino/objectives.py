@@ -6,7 +6,7 @@ sentence-transformers.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import torch
@@ -15,10 +15,9 @@ from sentence_transformers.sentence_transformer import losses
 from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError
+from pairsmith.methods.dino.training_options import Objective
 from pairsmith.training.chunks import grouped
 from pairsmith.training.processes import Processes
-
-Objective = Literal["cosine", "cosent", "angle", "contrastive", "simcse"]
 
 IN_BATCH: tuple[Objective, ...] = ("contrastive", "simcse")
 """Objectives with in-batch negatives: a batch must not hold the same text twice."""

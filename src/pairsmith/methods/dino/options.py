@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+NearCopies = Literal["task", "drop", "keep"]
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingSetOptions:
@@ -23,7 +25,7 @@ class TrainingSetOptions:
     per_input: int
     per_label: int | None
     min_words: int
-    near_copies: Literal["task", "drop", "keep"]
+    near_copies: NearCopies
     smoothing: float
     augment: int
     validation: float

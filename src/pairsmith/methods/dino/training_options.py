@@ -9,11 +9,13 @@ from pairsmith.core.fields import TextsAtOnce
 from pairsmith.core.settings import NO_EFFECT, Settings
 from pairsmith.training.options import CheckpointSteps, MaxSteps, Positive, Several, TrainingOptions
 
+Objective = Literal["cosine", "cosent", "angle", "contrastive", "simcse"]
+
 
 class EncoderOptions(TrainingOptions):
     """How a sentence encoder learns from pairs with similarity scores (D10)."""
 
-    objective: Literal["cosine", "cosent", "angle", "contrastive", "simcse"] = Field(
+    objective: Objective = Field(
         default="cosine",
         description="Training objective. cosine: each pair's cosine is fitted to its score, as in the paper. "
         "cosent, angle: pairs are ranked by score. contrastive: the second text with the highest score is "

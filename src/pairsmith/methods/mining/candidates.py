@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from pairsmith.methods.mining.pairable import PairedTexts, pairable_neighbours
 from pairsmith.runs.sorting import Rows
 from pairsmith.search.exact import Neighbours
-from pairsmith.search.margin import MarginName, mean_cosine, with_neighbours
+from pairsmith.search.margin import mean_cosine, with_neighbours
+from pairsmith.search.names import MarginName
 from pairsmith.search.selection import pair_rows
 
 

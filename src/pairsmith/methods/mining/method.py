@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from pairsmith.core.arguments import (
+    check_flag,
     check_loaded,
     check_not_blank,
     checked_number,
@@ -35,9 +36,9 @@ from pairsmith.methods.mining.units import AnswerInPassage
 from pairsmith.models.unit_vectors import distinct_unit_vectors
 from pairsmith.runs.sorting import Rows
 from pairsmith.search.exact import two_way_search
-from pairsmith.search.margin import MarginName
+from pairsmith.search.names import MarginName, RetrievalName
 from pairsmith.search.permitted import SPARE
-from pairsmith.search.selection import RetrievalName, pairs_of, select_pairs
+from pairsmith.search.selection import pairs_of, select_pairs
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -80,8 +81,8 @@ def mine_pairs(
     Raises:
         InputError: there are no inputs or no outputs with a vector, they are no lists of texts, or one is
             blank.
-        SettingsError: ``k`` or ``best`` is less than 1, ``threshold`` is no number, there is no such margin
-            or retrieval rule, or the encoder is not loaded.
+        SettingsError: ``k`` or ``best`` is less than 1, ``threshold`` is no number, ``keep_verbatim`` is
+            neither True nor False, there is no such margin or retrieval rule, or the encoder is not loaded.
         ModelError: a vector is not finite.
 
     A text whose vector is zero has no direction and is in no pair. The step ``mine`` also leaves out texts
@@ -96,6 +97,7 @@ def mine_pairs(
     for name, value, names in (("margin", margin, MarginName), ("retrieval", retrieval, RetrievalName)):
         if value not in get_args(names):
             raise SettingsError(f"{name} must be one of {', '.join(get_args(names))}, not {value!r}")
+    check_flag(keep_verbatim, "keep_verbatim")
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     inputs = checked_texts(inputs, "inputs")
     outputs_by_text = _by_text(checked_texts(outputs, "outputs", AnswerInPassage))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.fields import Pooling
-from pairsmith.core.settings import refuse
+from pairsmith.core.settings import MOST_BEAMS, refuse
 from pairsmith.training.options import (
     FewShotOptions,
     LabelSmoothing,
@@ -14,6 +14,7 @@ from pairsmith.training.options import (
     TrainingSteps,
 )
 
+MiningKind = Literal["pairs", "reading", "summaries"]
 AnswerCandidates = Annotated[
     str,
     Field(description="How candidates for wrong answers are found in passages; see --answers of mine."),
@@ -24,9 +25,7 @@ WindowWords = Annotated[int, Field(ge=1, description="Longest passage in words; 
 class BiencoderOptions(FewShotOptions):
     """How a bi-encoder learns to put the inputs and outputs of pairs close together (M2)."""
 
-    kind: Literal["pairs", "reading", "summaries"] = Field(
-        default="pairs", description="What a pair consists of; see --kind of mine."
-    )
+    kind: MiningKind = Field(default="pairs", description="What a pair consists of; see --kind of mine.")
     negatives: int = Field(
         default=1,
         ge=0,
@@ -59,7 +58,7 @@ class BiencoderOptions(FewShotOptions):
 class CrossencoderOptions(FewShotOptions):
     """How a cross-encoder learns to tell pairs from hard negatives, or people's scores of pairs (M6)."""
 
-    kind: Literal["pairs", "reading", "summaries", "scored"] = Field(
+    kind: Literal[MiningKind, "scored"] = Field(
         default="pairs",
         description="What a pair consists of; see --kind of mine. scored: pairs with the columns sentence1, "
         "sentence2 and score, from 0 to 1; the model learns the scores.",
@@ -129,5 +128,8 @@ class SummarizerOptions(FewShotOptions):
     )
     label_smoothing: LabelSmoothing = 0.0
     beams: int = Field(
-        default=6, ge=1, description="Number of beams when summaries of validation documents are generated."
+        default=6,
+        ge=1,
+        le=MOST_BEAMS,
+        description="Number of beams when summaries of validation documents are generated.",
     )

@@ -5,9 +5,9 @@ from typing import Literal
 
 from pairsmith.core.arguments import model_name
 from pairsmith.core.errors import ModelError, SettingsError
-from pairsmith.core.model_names import DtypeName
+from pairsmith.core.model_names import CLOZE, DtypeName
 from pairsmith.methods.quip.cloze_generator import ClozeGenerator
-from pairsmith.methods.quip.options import CLOZE, GenerationOptions
+from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import QuestionGenerator
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.heads import writes_as

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from pairsmith.core.arguments import check_flag
 from pairsmith.core.errors import SettingsError
+from pairsmith.core.settings import MOST_BEAMS
 from pairsmith.data.text.instructed import INSTRUCTION, QuestionExample
 
-CLOZE = "cloze"
-"""The name of the generator without a model."""
-
+QuestionDecoding = Literal["nucleus", "beams"]
 BATCH_SIZES: Mapping[str, int] = {"encoder-decoder": 16, "causal": 64, "cloze": 16}
 """How many passages each kind of generator processes at once.
 
@@ -48,7 +48,7 @@ class GenerationOptions:
     batch_size: int | None = None
     seed: int = 1
     top_p: float = 0.6
-    decoding: Literal["nucleus", "beams"] = "nucleus"
+    decoding: QuestionDecoding = "nucleus"
     beams: int = 20
     separator: str = "<sep>"
     instruction: str = INSTRUCTION
@@ -61,11 +61,14 @@ class GenerationOptions:
         for name in ("questions", "tries", "batch_size", "beams"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.beams > MOST_BEAMS:
+            raise SettingsError(f"beams must be at most {MOST_BEAMS}, not {self.beams}")
         if self.max_length is not None and self.max_length < 1:
             raise SettingsError(f"max_length must be at least 1, or None, not {self.max_length}")
         if not 0 < self.top_p <= 1:
             raise SettingsError(f"top_p must be above 0 and at most 1, not {self.top_p}")
-        if self.decoding not in ("nucleus", "beams"):
-            raise SettingsError(f"decoding must be nucleus or beams, not {self.decoding!r}")
+        if self.decoding not in (names := get_args(QuestionDecoding)):
+            raise SettingsError(f"decoding must be {' or '.join(names)}, not {self.decoding!r}")
+        check_flag(self.chat, "chat")
         if "{passage}" not in self.instruction:
             raise SettingsError("the instruction has no {passage}, which stands for the passage")

@@ -8,8 +8,10 @@ sum to 1. It raises a ``ValueError`` if the shapes differ or a parameter is out 
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from inspect import signature
 
 import torch
 from torch import Tensor
@@ -82,17 +84,25 @@ def contrast(p_main: Tensor, p_counter: Tensor, strength: float = 0.5, plausible
 
 def rule_of(decoding: Decoding) -> Combine:
     """The rule that ``decoding`` names, with its parameters bound; D3 by default."""
-    if decoding.rule == "guidance":
-        return partial(guidance, scale=decoding.scale)
-    if decoding.rule == "contrast":
-        return partial(contrast, strength=decoding.strength, plausible=decoding.plausible)
-    return partial(self_debias, decay=decoding.decay, floor=decoding.floor)
+    match decoding.rule:  # mypy reports a name without a case
+        case "self-debiasing":
+            return partial(self_debias, decay=decoding.decay, floor=decoding.floor)
+        case "guidance":
+            return partial(guidance, scale=decoding.scale)
+        case "contrast":
+            return partial(contrast, strength=decoding.strength, plausible=decoding.plausible)
 
 
 def named_rule(rule: Combine | str | None) -> Combine | None:
-    """A rule by its dotted name, ``package.module.function``; a function or None is returned unchanged."""
-    if rule is None or callable(rule):
-        return rule
+    """A rule by its dotted name, ``package.module.function``; a function or None is returned unchanged.
+
+    Raises:
+        SettingsError: there is no such function, or it cannot be called with two arguments.
+    """
+    if rule is None:
+        return None
+    if callable(rule):
+        return _checked_rule(rule)
     if not isinstance(rule, str):
         raise SettingsError(f"rule must be a function or its dotted name, not {rule!r:.60}")
     module, _, name = rule.rpartition(".")
@@ -104,7 +114,32 @@ def named_rule(rule: Combine | str | None) -> Combine | None:
         function: Combine = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(f"no rule is called {rule!r}: {error}; give package.module.function") from None
-    return function
+    return _checked_rule(function)
+
+
+def _checked_rule(rule: Combine) -> Combine:
+    name = rule_name(rule)
+    if not callable(rule):
+        raise SettingsError(f"the rule {name} is no function; it is of the type {type(rule).__name__}")
+    with suppress(ValueError):  # some functions that are not written in Python do not tell their arguments
+        try:
+            signature(rule).bind(None, None)
+        except TypeError as error:
+            raise SettingsError(
+                f"the rule {name} cannot be called with two arguments, p_main and p_counter: {error}"
+            ) from None
+    return rule
+
+
+def rule_name(rule: Combine) -> str:
+    """The name of a rule's function, for messages."""
+    function = rule.func if isinstance(rule, partial) else rule
+    return str(getattr(function, "__name__", repr(function)))
+
+
+def is_built_in(rule: Combine) -> bool:
+    """Whether a rule is one of this module, whose results are known to be probabilities."""
+    return (rule.func if isinstance(rule, partial) else rule) in (self_debias, guidance, contrast)
 
 
 def favours_main(rule: Combine) -> bool:

@@ -270,6 +270,7 @@ def server_of(ask: Ask, properties: Any, *, by_tokens: bool) -> OpenAIServer:
         return VLLMServer(ask)
     except ModelError as error:
         raise ModelError(
-            f"{error}\n--steering certified needs a server with /tokenize, such as vLLM or llama.cpp's; with "
-            "others give --steering reranked"
+            f"{error}\n--steering certified needs a server with /tokenize, such as vLLM or llama.cpp's; give "
+            "--steering reranked if yours returns log-probabilities of prompts (echo), else --decay 0, which "
+            "samples texts without steering"
         ) from error

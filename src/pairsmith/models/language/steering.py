@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.models.language.combine import Combine, counter_maximum, favours_main
+from pairsmith.models.language.combine import Combine, counter_maximum, favours_main, is_built_in, rule_name
 from pairsmith.models.language.sampling import Sampling, truncate
 
 CANDIDATES = 64
@@ -134,13 +134,18 @@ def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> 
 
 
 def _combined(rule: Combine, p_main: Tensor, p_counter: Tensor) -> Tensor:
-    """What a rule returns, which may be the caller's own; it is checked to have the shape of ``p_main``."""
+    """What a rule returns, which may be the caller's own: it has to be weights of the shape of ``p_main``."""
     combined = rule(p_main, p_counter)
     if not isinstance(combined, Tensor) or combined.shape != p_main.shape:
         returned = tuple(combined.shape) if isinstance(combined, Tensor) else type(combined).__name__
         raise SettingsError(
-            "the rule must return a tensor of the shape of its arguments, "
+            f"the rule {rule_name(rule)} must return a tensor of the shape of its arguments, "
             f"{tuple(p_main.shape)}, not {returned}"
+        )
+    if not is_built_in(rule) and bool((combined < 0).any()):
+        raise SettingsError(
+            f"the rule {rule_name(rule)} must return weights of at least 0; the least is "
+            f"{float(combined.min()):g}"
         )
     return combined
 

@@ -26,7 +26,15 @@ from pairsmith.runs import (
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, finished, nothing_to_do
+from pairsmith.runs.mapped import (
+    RecordShard,
+    RowsAndRejects,
+    commit_each,
+    equal_shards,
+    finished,
+    nothing_to_do,
+    record_shards,
+)
 from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.classify.settings import ClassifySettings
@@ -59,27 +67,26 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     names = kept_names(other_columns, CLASSIFIED_TEXT.names)
     schema = kept_schema(CLASSIFIED_TEXT, names)
     revision = model_revision(settings.model)
+    sizes = equal_shards(count, settings.shard_size)
     writer = FolderWriter.start(
         run,
         Identity.of("classify", settings.deciding(), hashes("data", [settings.data]), {"model": revision}),
         schema,
-        planned=-(-count // settings.shard_size),
+        planned=len(sizes),
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
-    commit_records(
+        return nothing_to_do(writer)
+    commit_each(
         writer,
         partial(_load_worker, settings, revision, names),
-        read if has_ids else partial(_numbered, read),
-        count,
-        settings.shard_size,
+        partial(record_shards, read if has_ids else partial(_numbered, read), settings.shard_size),
+        sizes,
         ExecutorChoice.of(settings),
-        run,
         title="classify",
         model=settings.model,
         unit="texts",
     )
-    folder = finished(writer, _card(settings, names), run)
+    folder = finished(writer, _card(settings, names))
     if folder.manifest.complete:
         for label, number in sorted(label_counts(folder).items()):
             run.progress.say(f"  label {one_line(label):<20} {number:,} texts")

@@ -7,7 +7,7 @@ run with other settings of the search uses the saved vectors.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import chain, compress
+from itertools import compress
 from typing import Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import check_revision
 from pairsmith.core.paths import place
-from pairsmith.data.documents import Document, read_documents
+from pairsmith.data.documents import Document
 from pairsmith.data.filters import NO_ANSWER, TOO_SHORT, ZERO_VECTOR
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
@@ -33,7 +33,8 @@ from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
     RowsAndRejects,
-    commit_records,
+    commit_each,
+    equal_shards,
     record_shards,
     start_part,
 )
@@ -42,7 +43,7 @@ from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.corpora.encoded import ENCODED_TEXTS, encoded_schema
 from pairsmith.steps.corpora.options import EncodingOptions, UnitOptions
 from pairsmith.steps.kept_vectors import KeptVectors
-from pairsmith.steps.shared import load_options, naming_texts
+from pairsmith.steps.shared import load_options
 
 STYLE = "style"
 """The name of the filter that rejects texts that are not in the style of the seeds (M4)."""
@@ -157,56 +158,26 @@ class Corpus:
     """A corpus to encode.
 
     Attributes:
-        name: the side of the corpus.
-        sources: the sources of the records.
-        column: the column that contains the texts; None for a usual name.
-        group_column: the column that contains the groups; None for no groups.
+        side: whether it holds inputs or outputs.
+        title: the name of the corpus in the progress.
+        records: yields all records of the corpus, from the first one at each call.
+        sources: the sources of the records, for the card.
+        column: the setting that names the column of the texts, for the fingerprint.
         hashes: the hash of each source, by the name under which the manifest lists it.
-        prefer: names of columns that are tried first if ``column`` is None.
-        title: the name of the corpus in the progress; ``name`` if empty.
-        keep, on_blank: see ``read_documents``.
+        keep: the columns to keep, see ``read_documents``.
     """
 
-    name: Literal["inputs", "outputs"]
+    side: Literal["inputs", "outputs"]
+    title: str
+    records: Callable[[], Iterator[Document]]
     sources: Sequence[str]
     column: str | None
-    group_column: str | None
     hashes: Mapping[str, str]
-    prefer: Sequence[str] = ()
-    title: str = ""
     keep: Mapping[str, str] = field(default_factory=dict)
-    on_blank: Callable[[str], object] = field(default=str, kw_only=True, compare=False)
-
-    def records(self) -> Iterator[Document]:
-        """Yield all records of the corpus."""
-        remedy = naming_texts(f"{self.name.removesuffix('s')}_column")
-        return chain.from_iterable(
-            read_documents(
-                source,
-                column=self.column,
-                group_column=self.group_column,
-                prefer=self.prefer,
-                keep=self.keep,
-                remedy=remedy,
-                on_blank=self.on_blank,
-            )
-            for source in self.sources
-        )
 
     def count(self) -> int:
         """The number of records. All of them are read, so a record that cannot be read is an error."""
         return sum(1 for _ in self.records())
-
-
-@dataclass(frozen=True, slots=True)
-class ReadCorpus(Corpus):
-    """A corpus whose records are returned by the function ``read``."""
-
-    read: Callable[[], Iterator[Document]] = field(kw_only=True)
-
-    def records(self) -> Iterator[Document]:
-        """Yield all records of the corpus."""
-        return self.read()
 
 
 def is_styled(options: UnitOptions, side: str) -> bool:
@@ -235,35 +206,34 @@ def encode_corpus(
         the folder, with the columns of ``encoded_schema``.
     """
     count = corpus.count() if count is None else count
-    shards = range(-(-count // options.shard_size))
+    shards = partial(record_shards, corpus.records, options.shard_size)
+    sizes = equal_shards(count, options.shard_size)
     writer = start_part(
         run,
         Identity.of(
             "encode",
             _deciding(corpus, options),
             corpus.hashes,
-            {"encoder": revision, **(finder_of(options.units) if corpus.name == "outputs" else {})},
+            {"encoder": revision, **(finder_of(options.units) if corpus.side == "outputs" else {})},
         ),
         encoded_schema(options.vector_dtype),
-        planned=len(shards),
+        planned=len(sizes),
     )
     if writer.finished:
         return writer.folder()
-    model, kept = options.encoder, _kept_vectors(corpus.name, options, revision)
+    model, kept = options.encoder, _kept_vectors(corpus.side, options, revision)
     if kept:
-        records = record_shards(corpus.records, options.shard_size, shards)
-        cut = cutter(corpus.name, options.units)
-        texts = ([unit.text for unit in units_of(cut, shard.records)[0]] for shard in records)
+        cut = cutter(corpus.side, options.units)
+        all_shards = shards(range(len(sizes)))
+        texts = ([unit.text for unit in units_of(cut, shard.records)[0]] for shard in all_shards)
         model = "" if kept.has_all(texts, run.progress.say) else model  # then the encoder is not loaded
-    commit_records(
+    commit_each(
         writer,
-        partial(_load_encoder, corpus.name, options, revision),
-        corpus.records,
-        count,
-        options.shard_size,
+        partial(_load_encoder, corpus.side, options, revision),
+        shards,
+        sizes,
         ExecutorChoice(options.executor, options.workers, options.ray_address),
-        run,
-        title=f"encode {corpus.title or corpus.name}",
+        title=f"encode {corpus.title}",
         unit="texts",
         model=model,
     )
@@ -273,9 +243,9 @@ def encode_corpus(
 def _deciding(corpus: Corpus, options: EncodingOptions) -> dict[str, JSON]:
     """The options that decide the units of a corpus and their vectors, for the folder's fingerprint."""
     units = options.units
-    of_side = _DECIDES_BY_SIDE.get((units.kind, corpus.name), ())
+    of_side = _DECIDES_BY_SIDE.get((units.kind, corpus.side), ())
     return {
-        "side": corpus.name,
+        "side": corpus.side,
         "column": corpus.column,
         "kind": units.kind,
         "group_column": units.group_column,
@@ -384,7 +354,7 @@ def encoded_rows(
 
 def _card(corpus: Corpus, options: EncodingOptions) -> Card:
     return Card(
-        title=f"Vectors of {corpus.name} under {model_display_name(options.encoder)}",
+        title=f"Vectors of {corpus.side} under {model_display_name(options.encoder)}",
         description="Texts and their vectors by a sentence encoder. It is an intermediate result of mining.",
         columns={
             "group": "the group of the text; only texts of the same group are paired",

@@ -64,17 +64,14 @@ def train_indexes(
     todo = [ToTrain(number, group, side) for number, (group, side) in enumerate(searched)]
     writer = start_part(run, Identity.of("train-index", {"index": name}, inputs), TRAINED, planned=len(todo))
     if not writer.finished:
-        left = [index for index in todo if not writer.is_done(index.number)]
         commit_each(
             writer,
             partial(_load_training, load, name),
-            left,
+            lambda numbers: [todo[number] for number in numbers],
+            [1] * len(todo),
             where,
-            run,
             title="train index",
             unit="indexes",
-            done=len(todo) - len(left),
-            total=len(todo),
         )
         writer.finish(
             Card(

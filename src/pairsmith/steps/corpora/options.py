@@ -3,14 +3,15 @@
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from pairsmith.core.fields import ExecutorName, VectorDtype
 from pairsmith.core.model_names import DtypeName
 from pairsmith.core.settings import Settings
+from pairsmith.methods.mining.options import MiningKind
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T", bound="DataclassInstance")
-MiningKind = Literal["pairs", "reading", "summaries"]
 JudgeName = Literal["cross-encoder", "encoder", "likelihood", "likeness"]
 
 
@@ -29,7 +30,7 @@ class WorkOptions:
     max_length: int | None  # longest text or pair in tokens; None: the model's own limit
     batch_tokens: int | None  # most tokens in a batch; None: what suits the device
     shard_size: int  # rows that are computed and saved together
-    executor: Literal["local", "ray", "array"]
+    executor: ExecutorName
     workers: int
     ray_address: str | None
 
@@ -54,7 +55,7 @@ class EncodingOptions(WorkOptions):
     """How the texts of a corpus become vectors."""
 
     encoder: str
-    vector_dtype: Literal["float32", "float16"] = "float32"
+    vector_dtype: VectorDtype = "float32"
     units: UnitOptions = field(default_factory=UnitOptions)
     vectors: str | None = None  # folder in which the vectors of outputs are kept and looked up
 

@@ -120,18 +120,14 @@ def run_search(
         where, trained = ExecutorChoice.of(settings), None
         if settings.index and (searched := plan.trained()):
             trained = train_indexes(settings.index, load, searched, where, indexed, run.part("indexes"))
-        remaining = [part for part in plan.parts if not writer.is_done(part.number)]
-        total = sum(part.size for part in plan.parts)
         commit_each(
             writer,
             partial(_load_search, load, trained, plan.most, settings),
-            remaining,
+            lambda numbers: [plan.parts[number] for number in numbers],
+            [part.size for part in plan.parts],
             where,
-            run,
             title="search",
             unit=unit,
-            done=total - sum(part.size for part in remaining),
-            total=total,
         )
         writer.finish(
             Card(

@@ -18,7 +18,14 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
 from pairsmith.steps.evaluate.evaluation import extrapolated
-from pairsmith.steps.evaluate.results import RESULTS, EvaluationRecord, begin, read_about, read_finished
+from pairsmith.steps.evaluate.results import (
+    RESULTS,
+    EvaluationRecord,
+    begin,
+    read_about,
+    read_finished,
+    write_card,
+)
 from pairsmith.steps.evaluate.settings import EvaluateMtebSettings
 from pairsmith.steps.evaluate.sts import hash_pairs
 from pairsmith.steps.shared import load_options
@@ -63,6 +70,7 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
             about |= {"complete": True, "files": files}
             results = {"tasks": figures, "mean": mean, "about": about}
             write_json(run.out / RESULTS, results)
+            write_card(run, identity.step, settings, mteb_table(results))
     lock.release(run.out)
     run.progress.result(mteb_table(results))
     return results

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import Field
 
-from pairsmith.core.errors import FolderError, StorageError, UserError, redacted_values
+from pairsmith import __version__
+from pairsmith.core.errors import FolderError, StorageError, UserError, redacted, redacted_values
 from pairsmith.core.paths import Place, exists, is_folder, place, reaching
 from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
@@ -17,7 +18,8 @@ from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.metrics.bootstrap import interval, mean_and_error, rounded_interval
 from pairsmith.metrics.classification import F1Counts, f1_draws, f1_of_counts
 from pairsmith.models.trained_on import fingerprint_of
-from pairsmith.runs import DatasetFolder, Manifest, Run, lock, write_json
+from pairsmith.runs import DatasetFolder, Manifest, Run, lock, model_display_name, write_json
+from pairsmith.runs.card import fenced, repeat
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import changed_files, check_format
 from pairsmith.runs.identity import Identity
@@ -30,6 +32,7 @@ FEW_PAIRS = 100
 """With fewer pairs, the interval of a correlation of 80 is some 15 points wide or more."""
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
+CARD = "README.md"
 AGAINST = "against"
 """The key in ``results.json`` of the comparison with an earlier evaluation."""
 
@@ -97,7 +100,7 @@ def evaluate_once(
         identity: the evaluation.
         settings: the settings of the evaluation; those that change no figure are only recorded in ``about``.
         compute: returns the figures and the predictions, see ``Evaluated``.
-        table: formats the results as a table for the user.
+        table: formats the results as a table for the user and the card.
         goes_on: whether ``compute`` saves parts of its work in the folder, which an evaluation that was
             stopped reuses, even with other settings. If so, ``results.json`` is first written without
             figures, to identify the evaluation.
@@ -108,11 +111,12 @@ def evaluate_once(
     Returns:
         The content of ``results.json``: the figures, and their provenance (``about``).
     """
-    is_new = isinstance(run.out, Path) and not exists(run.out)
+    new_folders = _missing_folders(run.out)
     earlier = claim(
         run, identity, RESULTS, read_about, extends=lambda earlier: goes_on and not earlier.complete
     )
     results = read_finished(run, earlier)
+    is_written = results is not None and exists(run.out / CARD)
     if results is None:
         if earlier is not None and earlier.complete and not run.fresh:
             run.progress.say(f"{run.out} has changed since it was written; it is evaluated again")
@@ -122,8 +126,7 @@ def evaluate_once(
         try:
             figures, predictions = compute()
         except UserError:
-            if is_new:
-                _remove_if_empty(run.out)
+            _remove_empty(run.out, new_folders)
             raise
         results = write_results(run, figures, predictions, about)
     if compare:
@@ -132,17 +135,45 @@ def evaluate_once(
             results |= {AGAINST: comparison}
         if comparison or old_comparison:
             write_json(run.out / RESULTS, results)
+            is_written = False
+    text = table(results) if table else ""
+    if not is_written:
+        write_card(run, identity.step, settings, text)
     lock.release(run.out)
-    if table:
-        run.progress.result(table(results))
+    if text:
+        run.progress.result(text)
     return results
 
 
-def _remove_if_empty(out: Place) -> None:
-    """Remove the local folder of an evaluation that was refused before it wrote anything."""
+def _missing_folders(out: Place) -> list[Path]:
+    """The folders that ``claim`` will create for a local ``out``, itself and its parents, innermost first."""
+    return [folder for folder in (out, *out.parents) if not exists(folder)] if isinstance(out, Path) else []
+
+
+def _remove_empty(out: Place, new_folders: Iterable[Path]) -> None:
+    """Remove the folders that were created for an evaluation which was refused before it wrote anything."""
     lock.release(out)
-    with suppress(OSError):  # it is not empty
-        out.rmdir()
+    with suppress(OSError):  # one is not empty
+        for folder in new_folders:
+            folder.rmdir()
+
+
+def write_card(run: Run, step: str, settings: Settings, table: str) -> None:
+    """Write README.md: what was measured on what, the figures, and the command that repeats it.
+
+    ``step`` is the name of the evaluation, such as ``evaluate sts``; ``table`` has its figures, or is empty.
+    """
+    model, data = (getattr(settings, name, None) for name in ("model", "data"))
+    title = f"{step}: {model_display_name(model)}" if model else step
+    if data:
+        title += f" on {model_display_name(data)}"
+    files = f"`{RESULTS}` has all figures"
+    if exists(run.out / PREDICTIONS):
+        files += f", `{PREDICTIONS}` what was predicted for each row"
+    figures = fenced("text", table) if table else ""
+    sections = (f"# {title}", figures, f"{files}.", repeat(step, __version__, run.options))
+    text = "\n\n".join(filter(None, sections)) + "\n"
+    write_atomic(run.out / CARD, redacted(text).encode("utf-8", "replace"))
 
 
 def read_about(out: Place) -> EvaluationRecord:

@@ -93,8 +93,7 @@ def sentiment_figures(
 
     ``gold`` is ``(n,)``, whether each text is positive; both classes occur. Each of the ``bootstrap``
     resamples draws n texts with replacement; ``seed`` alone decides which, so that all figures are computed
-    over the same resamples. ``best_prompt`` is the accuracy of the prompt ``RATIONALES``, the paper's best on
-    SST-2, if there is such a prompt.
+    over the same resamples. ``fifth_prompt`` is the accuracy of the prompt ``RATIONALES``, if there is one.
     """
     figures: dict[str, Any] = {}
     for name in CALIBRATIONS:
@@ -102,8 +101,8 @@ def sentiment_figures(
         draws = judged.accuracy_draws(gold, name, draws=bootstrap, rng=np.random.default_rng(seed))
         accuracy = of_prompts("accuracy", values.tolist(), 100.0 * draws)
         if len(values) > RATIONALES:
-            accuracy["best_prompt"] = accuracy["prompts"][RATIONALES]
-            accuracy["best_prompt_ci"] = accuracy["prompts_ci"][RATIONALES]
+            accuracy["fifth_prompt"] = accuracy["prompts"][RATIONALES]
+            accuracy["fifth_prompt_ci"] = accuracy["prompts_ci"][RATIONALES]
         figures[name] = accuracy
     leads = judged.leads()
     by_prompt = [auroc_draws(lead, gold, draws=bootstrap, rng=np.random.default_rng(seed)) for lead in leads]
@@ -161,8 +160,8 @@ class that it supports, which is the prediction of the prompt ``RATIONALES``. ``
 
 - for ``calibrated``, ``centred`` and ``plain`` scores (see ``Judged.positive``): the ``accuracy`` ×100, the
   mean over the prompts, with its 95 % interval over the texts (``accuracy_ci``) and its standard ``error``
-  over the prompts, the accuracy of each prompt (``prompts``, ``prompts_ci``), and ``best_prompt`` with
-  ``best_prompt_ci``;
+  over the prompts, the accuracy of each prompt (``prompts``, ``prompts_ci``), and ``fifth_prompt`` with
+  ``fifth_prompt_ci``;
 - for ``ranking``: the mean AUROC ×100 (``auroc``), which does not depend on the calibration, with
   ``auroc_ci``, ``error``, ``prompts`` and ``prompts_ci``;
 - ``count``: the number of texts.

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from pairsmith.core.errors import ModelError
 from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce
 from pairsmith.core.model_names import MINILM, check_name
-from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, MOST_ITEMS, NO_EFFECT, Listed, Settings
 
 Bootstraps = Annotated[
     int,
@@ -177,7 +177,9 @@ class EvaluateSummariesSettings(Settings):
         description="Use only the first N documents.",
         json_schema_extra=BY_CONTENT,
     )
-    beams: int = Field(default=6, ge=1, description="Number of beams of the beam search for each summary.")
+    beams: int = Field(
+        default=6, ge=1, le=MOST_BEAMS, description="Number of beams of the beam search for each summary."
+    )
     max_length: int | None = Field(
         default=None,
         ge=8,

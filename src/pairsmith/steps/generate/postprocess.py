@@ -68,7 +68,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
         generated.schema.append(_SOURCE) if generated.origins else generated.schema,
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
 
     training_set = make_training_set(generated.rows, generated.task, settings.options)
     tables = {"train": to_table(training_set.train, generated.schema)}
@@ -88,7 +88,7 @@ def postprocess(settings: PostprocessSettings, run: Run) -> DatasetFolder:
     run.progress.say(_summary(training_set, len(generated.rows), sampled=generated.schema == SCORED_PAIR))
     for line in _too_few(generated.rows, rejects, settings.per_label):
         run.progress.say(line)
-    return finished(writer, _card(settings, generated, counts), run)
+    return finished(writer, _card(settings, generated, counts))
 
 
 def _too_few(rows: Sequence[GeneratedRow], rejects: Sequence[Reject], per_label: int | None) -> Iterator[str]:
@@ -182,6 +182,9 @@ def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[Genera
 def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Mapping[str, int]) -> Card:
     written = "Rows written by a language model from instructions" if generated.models else "Labelled rows"
     sentences = [generated.task.description] if generated.task else []
+    provenance = Card.provenance
+    if not generated.models:
+        provenance = "The texts are those that were given; a program cleaned them and set some apart."
     sentences.append(f"{written}, without duplicates.")
     if "rows left out as near-copies" in counts:
         sentences.append(
@@ -189,12 +192,20 @@ def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Ma
             f"{settings.per_input} second texts of one label."
         )
     if "sampled negatives added" in counts:
+        if settings.smoothing:
+            sentences.append(
+                f"Scores are smoothed by {settings.smoothing:g} (label smoothing), so that they stay off 0 "
+                "and 1."
+            )
+        if settings.augment:
+            sentences.append(
+                f"Each first text is also paired with up to {settings.augment} second texts of other first "
+                "texts, with score 0 (sampled negatives)."
+            )
+    if settings.validation:
         sentences.append(
-            f"Scores are smoothed by {settings.smoothing:g} (label smoothing), so that they stay off 0 "
-            f"and 1. Each first text is also paired with up to {settings.augment} second texts of other "
-            "first texts, with score 0 (sampled negatives)."
+            f"{100 * settings.validation:g} % of each label's rows are set aside for validation."
         )
-    sentences.append(f"{100 * settings.validation:g} % of each label's rows are set aside for validation.")
     return Card(
         title=f"{generated.task.name if generated.task else generated.name}, cleaned and split",
         description=" ".join(sentences),
@@ -202,5 +213,7 @@ def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Ma
         citations=(CITATION,),
         licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
         sources=sources_of(data=[split_of(generated.source)[0]]),
+        provenance=provenance,
+        tags=("synthetic",) if generated.models else (),
         task=generated.category,
     )

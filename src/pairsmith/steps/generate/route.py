@@ -123,10 +123,10 @@ def _generate_round(settings: GenerateSettings, run: Run) -> DatasetFolder | Non
         asked=shards[0].amount if shards else "",
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     _commit_shards(writer, shards, task, settings, revision, run)
     items = _item_count(shards)
-    folder = finished(writer, _card(task, settings, decoding, items), run)
+    folder = finished(writer, _card(task, settings, decoding, items))
     if run.rank is None:
         wanted = items * (decoding.per_input if task.kind == "pair" else 1)
         for line in closing_lines(folder, task, wanted):
@@ -242,15 +242,19 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
         f"[{label}]\n{wording}" for label in task.label_names for wording in task.label(label).wordings
     )
     model = model_display_name(settings.model)
-    what = "pairs" if task.kind == "pair" else "texts"
+    what, written, rights = "texts", "them", "The terms of the language model apply to the texts."
+    if task.kind == "pair":
+        what, written = "pairs", "the second text of each pair"
+        rights = "The rights in the inputs, and the terms of the language model, apply to the texts."
+    label = "score" if task.schema_kind == "scored_pair" else "label"
     steered = decoding.steers and any(task.counters(label) for label in task.label_names)
     return Card(
         title=f"{task.name}: {what} written by {model}",
         description=" ".join(
             [
                 task.description,
-                f"The language model `{model}` wrote them, following an instruction for each label. A row's "
-                "label is the one that it was written for: expect some to be wrong.",
+                f"The language model `{model}` wrote {written}, following an instruction for each label. A "
+                f"row's {label} is the one that it was written for: expect some to be wrong.",
                 f"{decoding.rule.capitalize()} kept it from writing texts that fit a label's counter-labels "
                 "better (the method DINO)."
                 if steered
@@ -260,6 +264,6 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
         task_description=instructions,
         counts={"input texts" if task.kind == "pair" else "texts requested for each label": items},
         citations=(CITATION,),
-        licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
+        licence=rights,
         sources=sources_of(models=[settings.model], data=settings.inputs),
     )

@@ -6,10 +6,18 @@ from pydantic import Field, field_validator
 
 from pairsmith.core.bundled import TINY
 from pairsmith.core.fields import Device, Dtype, ShardBounds, WorkerSettings
-from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, Settings
+from pairsmith.core.settings import (
+    BY_CONTENT,
+    MOST_ITEMS,
+    MOST_ROWS_AT_ONCE,
+    MOST_TEXTS,
+    NO_EFFECT,
+    Listed,
+    Settings,
+)
 from pairsmith.data.tasks import Decoding, label_text
-from pairsmith.data.tasks.spec import parse_label
-from pairsmith.methods.dino.options import TrainingSetOptions
+from pairsmith.data.tasks.spec import RuleName, parse_label
+from pairsmith.methods.dino.options import NearCopies, TrainingSetOptions
 from pairsmith.steps.corpora.options import options_of
 
 
@@ -50,6 +58,7 @@ class GenerateSettings(WorkerSettings):
     until: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_TEXTS,
         description="Continue until each label has this many rows: with more inputs or, in a text task, more "
         "texts; at most five times as many as would suffice if all texts were accepted. --limit bounds the "
         "inputs. A label may get a few more rows; `postprocess --per-label` keeps equally many of each.",
@@ -63,7 +72,7 @@ class GenerateSettings(WorkerSettings):
     seed: int = Field(default=1, ge=0, lt=2**63, description="Seed of every random draw.")
     decay: Annotated[float | None, _of_task("decay")] = None
     floor: Annotated[float | None, _of_task("floor")] = None
-    rule: Annotated[Literal["self-debiasing", "guidance", "contrast"] | None, _of_task("rule")] = None
+    rule: Annotated[RuleName | None, _of_task("rule")] = None
     scale: Annotated[float | None, _of_task("scale")] = None
     strength: Annotated[float | None, _of_task("strength")] = None
     plausible: Annotated[float | None, _of_task("plausible")] = None
@@ -84,6 +93,7 @@ class GenerateSettings(WorkerSettings):
     rows: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_ROWS_AT_ONCE,
         description="Number of sequences that the model processes at once; lower it if memory runs out. "
         "Unset: as many as fit in memory, at most 256 (4,096 on a GPU). In bfloat16 another number gives "
         "other texts.",
@@ -172,7 +182,7 @@ class PostprocessSettings(Settings):
         description="Keep only the first N clean rows of each label. generate --until N writes a few more.",
     )
     min_words: int = Field(default=1, ge=1, description="Drop generated texts with fewer words than this.")
-    near_copies: Literal["task", "drop", "keep"] = Field(
+    near_copies: NearCopies = Field(
         default="task",
         description="What to do with pairs whose texts differ only in case, spaces and punctuation. task: "
         "what the task says for each label. With keep, as in the paper, the negatives of --augment may be "

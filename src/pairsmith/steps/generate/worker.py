@@ -25,7 +25,7 @@ from pairsmith.methods.dino.requests import TextRequest
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.protocols import SteerableModel
 from pairsmith.models.language.remote import RemoteModel, is_remote
-from pairsmith.models.memory import MOST_ROWS
+from pairsmith.models.memory import MOST_ROWS, is_out_of_memory
 from pairsmith.runs.mapped import RowsAndRejects
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.generate.checks import steering_of
@@ -37,8 +37,6 @@ SCHEMAS: dict[str, pa.Schema] = {
     "labelled_pair": LABELLED_PAIR,
     "labelled_text": LABELLED_TEXT,
 }
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
-"""Parts of torch's error messages when memory runs out: on Linux, on Windows, and on other devices."""
 _TRY = re.compile(r"(.+)-try-(\d+)")
 """The id of a reject: the id of its request, and the number of the try."""
 
@@ -114,8 +112,7 @@ def _halved(budget: int, fewest: int, error: RuntimeError | MemoryError) -> int:
 
     In bfloat16, a smaller batch may give other texts.
     """
-    is_memory_error = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    if not is_memory_error and not any(words in str(error) for words in _NO_MEMORY):
+    if not is_out_of_memory(error):
         raise error
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -94,7 +94,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
         run, Identity.of("filter", _deciding(settings, one_per), inputs, models), schema
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     with scratch_file(run.out, "pairs") as file:
         pairs = mapped_table(training_rows.batches(), schema, file)
         scores = _scores(training_rows, pairs, columns, settings, inputs, models, run)
@@ -107,7 +107,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
             judged = probabilities(scores) if settings.judge == "cross-encoder" else ranks(scores)
             ranking = rank_generated(pairs, judged, targets, one_per)
         _write(writer, pairs, ranking, settings, rescored=settings.judge != "margin" or bool(rank_by))
-    return finished(writer, _card(settings, source), run)
+    return finished(writer, _card(settings, source))
 
 
 def _deciding(settings: FilterSettings, one_per: OnePer) -> dict[str, JSON]:

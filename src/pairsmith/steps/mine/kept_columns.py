@@ -62,8 +62,8 @@ def texts_with_columns(encoded: Encoded, corpus: Corpus, settings: MineSettings)
 
 def _texts_of(record: Document, corpus: Corpus, settings: MineSettings) -> Sequence[str]:
     """The texts that a record was cut into; instead of candidate answers, the passages that contain them."""
-    if corpus.name == "outputs" and settings.kind == "reading":
+    if corpus.side == "outputs" and settings.kind == "reading":
         return [passage.text for passage in windows(record.text, settings.window, count_words)]
-    if corpus.name == "outputs" and settings.kind == "summaries":
+    if corpus.side == "outputs" and settings.kind == "summaries":
         return sentences_of(record.text)
     return [record.text]

@@ -17,7 +17,7 @@ from pairsmith.steps.corpora.corpus import Corpus, Unit, cutter, is_styled, unit
 from pairsmith.steps.corpora.judges import LEARNED_FROM, timed_judge
 from pairsmith.steps.mine.filter import most_kept
 from pairsmith.steps.mine.neighbours import neighbours_per_side
-from pairsmith.steps.mine.rewrite import check_pair_columns, model_inputs, writer
+from pairsmith.steps.mine.rewrite import check_pair_columns, model_inputs, text_writer
 from pairsmith.steps.mine.route import corpora, schema_of
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.planning import (
@@ -54,7 +54,7 @@ def plan_mine(settings: MineSettings, before: Before) -> Estimate:
         sample = _sample(corpus, settings, before)
         _, per_text, vectors = timed(lambda: encode, sample.texts)
         seconds += per_text * sample.count
-        if style and is_styled(settings.units(), corpus.name):
+        if style and is_styled(settings.units(), corpus.side):
             sample.kept = float(np.mean(style.probability(vectors) >= settings.style))
         sampled.append(sample)
     counts = [round(sample.count * sample.kept) for sample in sampled]
@@ -113,7 +113,7 @@ class _Sample:
 def _sample(corpus: Corpus, settings: MineSettings, before: Before) -> _Sample:
     records = corpus.records()
     first = list(islice(records, CALIBRATION_TEXTS))
-    units, _ = units_of(cutter(corpus.name, settings.units()), first)
+    units, _ = units_of(cutter(corpus.side, settings.units()), first)
     groups = Counter(record.group for record in chain(first, records))
     if beyond := beyond_samples(corpus.sources, before):
         groups = Counter(
@@ -183,7 +183,7 @@ def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
     def load() -> Callable[[Sequence[str]], object]:
         untrained = settings.model in before
         options = load_options(settings)
-        return writer(
+        return text_writer(
             load_text_generator(settings.model, settings.kind, fresh_decoder=untrained, **options), settings
         )
 

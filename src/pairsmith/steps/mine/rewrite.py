@@ -34,10 +34,10 @@ from pairsmith.runs.mapped import (
     RowsAndRejects,
     RowShard,
     commit_each,
+    equal_shards,
     finished,
     nothing_to_do,
     row_shards,
-    shards_left,
 )
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import RewriteSettings
@@ -63,35 +63,32 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     check_pair_columns(pairs, settings)
     pairs = pairs.drop_columns([name for name in pairs.column_names if _is_original(name, settings.kind)])
     revision = model_revision(settings.model)
-    shards = max(1, -(-pairs.num_rows // settings.shard_size))  # without pairs, there is one empty shard
+    sizes = equal_shards(pairs.num_rows, settings.shard_size) or [0]  # without pairs, one empty shard
     writer = FolderWriter.start(
         run,
         Identity.of(
             "rewrite", settings.deciding(), {"pairs": hash_source(training_rows.source)}, {"model": revision}
         ),
         pairs.schema,
-        planned=shards,
+        planned=len(sizes),
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     texts = model_inputs(pairs, settings.kind)
     first: dict[str, int] = {}
     # The model would write the same text again for an input that repeats an earlier one.
     repeats = pa.array([first.setdefault(text, i) != i for i, text in enumerate(texts)], pa.bool_())
-    remaining, done = shards_left(writer, shards, pairs.num_rows, settings.shard_size)
     commit_each(
         writer,
         partial(_load_writer, settings, revision),
-        row_shards(pairs.append_column("repeats", repeats), settings.shard_size, remaining),
+        partial(row_shards, pairs.append_column("repeats", repeats), settings.shard_size),
+        sizes,
         ExecutorChoice.of(settings),
-        run,
         title="write",
         unit="texts",
-        done=done,
-        total=pairs.num_rows,
         model=settings.model,
     )
-    return finished(writer, _card(settings, source), run)
+    return finished(writer, _card(settings, source))
 
 
 def _is_original(name: str, kind: str) -> bool:
@@ -102,7 +99,9 @@ def _is_original(name: str, kind: str) -> bool:
 def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[RowShard, RowsAndRejects]:
     """Load the model; returns the function that turns a shard of pairs into rewritten pairs and rejects."""
     check_revision(settings.model, revision, worker)
-    write = writer(load_text_generator(settings.model, settings.kind, **load_options(settings)), settings)
+    write = text_writer(
+        load_text_generator(settings.model, settings.kind, **load_options(settings)), settings
+    )
 
     def rewrite_shard(shard: RowShard, advance: Advance) -> RowsAndRejects:
         repeats = shard.rows["repeats"].combine_chunks()
@@ -116,7 +115,7 @@ def _load_writer(settings: RewriteSettings, revision: str, worker: int) -> Work[
     return rewrite_shard
 
 
-def writer(model: TextGenerator, settings: RewriteSettings) -> Callable[..., list[str]]:
+def text_writer(model: TextGenerator, settings: RewriteSettings) -> Callable[..., list[str]]:
     """The function that generates a text for each of its inputs: ``generate_outputs`` with these settings."""
     return partial(
         generate_outputs,

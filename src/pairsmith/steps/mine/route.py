@@ -4,12 +4,11 @@ corpora -> texts to pair -> vectors of the texts in the style of the seeds (M4) 
 directions, without those that may not be paired (M5) -> margin scores (M3) -> selected pairs -> rows
 """
 
-import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.citations import MINING
 from pairsmith.core.model_names import model_revision
+from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.kept_columns import kept_schema
 from pairsmith.data.schemas import (
     MINED_ANSWER,
@@ -50,7 +50,7 @@ from pairsmith.steps.mine.kept_columns import columns_to_keep, texts_with_column
 from pairsmith.steps.mine.neighbours import find_neighbours
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, check_index
-from pairsmith.steps.shared import hashes, refuse_sources
+from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
 
 SHARD_ROWS = 100_000
 """Largest number of pairs in a shard, and of rejects for texts that repeat an earlier one."""
@@ -81,21 +81,22 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         schema,
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     # Missing packages and unusable indexes are reported here, before hours of encoding.
     for corpus in both:
-        cutter(corpus.name, settings.units())
+        cutter(corpus.side, settings.units())
     if settings.index:
         check_index(settings.index)
-    styled = any(is_styled(settings.units(), corpus.name) for corpus in both)
+    styled = any(is_styled(settings.units(), corpus.side) for corpus in both)
     if styled and load_style_classifier(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
     # Count the records; a row that cannot be read is reported here, too.
-    records, blank = zip(*map(_counted, both), strict=True)
+    blank: Counter[str] = Counter()
+    records = [corpus.count() for corpus in corpora(settings, on_blank=lambda side: blank.update([side]))]
     # 1. Encode both corpora, and leave out texts that are not in the style of the seeds (M4).
     folders = [
-        encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.name), count)
+        encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.side), count)
         for corpus, count in zip(both, records, strict=True)
     ]
     left_out_before = _left_out_before(folders, blank, run)
@@ -120,28 +121,50 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         counts = left_out_before | {"input texts": len(x), "output texts": len(y)}
         counts |= {"groups searched": len(groups)} if settings.group_column else {}
         counts |= {"candidate outputs of inputs": len(forward), "candidate inputs of outputs": len(backward)}
-        counts |= unpaired | {"neighbours left out: a text, or its answer, is in the other": left_out}
+        counts |= unpaired | {"neighbours left out: one text, or its answer, contains the other": left_out}
         counts |= {"candidates without a margin score": unscored}
     _report(left_out, unpaired, settings, run)
-    return finished(writer, _card(settings, both, counts), run)
+    return finished(writer, _card(settings, both, counts))
 
 
-def corpora(settings: MineSettings) -> tuple[Corpus, Corpus]:
-    """The corpora of the inputs and of the outputs."""
-    inputs, outputs, group = settings.inputs, settings.outputs, settings.group_column
+def corpora(
+    settings: MineSettings, on_blank: Callable[[str], object] = lambda _: None
+) -> tuple[Corpus, Corpus]:
+    """The corpora of the inputs and of the outputs.
+
+    Whenever they are read, ``on_blank`` is called with a corpus's name for each row without a text.
+    """
     keep_x, keep_y = columns_to_keep(settings)
-    prefer = ("question",) if settings.kind == "reading" else ()
     return (
-        Corpus("inputs", inputs, settings.input_column, group, hashes("inputs", inputs), prefer, keep=keep_x),
-        Corpus("outputs", outputs, settings.output_column, group, hashes("outputs", outputs), keep=keep_y),
+        _corpus("inputs", settings.inputs, settings.input_column, keep_x, settings, on_blank),
+        _corpus("outputs", settings.outputs, settings.output_column, keep_y, settings, on_blank),
     )
 
 
-def _counted(corpus: Corpus) -> tuple[int, int]:
-    """The number of records of a corpus, and of its rows without a text, which are no records."""
-    blank = itertools.count()
-    records = replace(corpus, on_blank=lambda _: next(blank)).count()
-    return records, next(blank)
+def _corpus(
+    side: Literal["inputs", "outputs"],
+    sources: Sequence[str],
+    column: str | None,
+    keep: Mapping[str, str],
+    settings: MineSettings,
+    on_blank: Callable[[str], object],
+) -> Corpus:
+    prefer = ("question",) if (settings.kind, side) == ("reading", "inputs") else ()
+    remedy = naming_texts(f"{side.removesuffix('s')}_column")
+
+    def records() -> Iterator[Document]:
+        for source in sources:
+            yield from read_documents(
+                source,
+                column=column,
+                group_column=settings.group_column,
+                prefer=prefer,
+                keep=keep,
+                remedy=remedy,
+                on_blank=lambda _: on_blank(name),
+            )
+
+    return Corpus(side, side, records, sources, column, hashes(side, sources), keep)
 
 
 def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path) -> CorpusTexts:
@@ -149,16 +172,15 @@ def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path)
     return CorpusTexts(texts_with_columns(encoded, corpus, settings), file, list(corpus.keep.values()))
 
 
-def _left_out_before(folders: Sequence[DatasetFolder], blank: Sequence[int], run: Run) -> dict[str, int]:
+def _left_out_before(folders: Sequence[DatasetFolder], blank: Mapping[str, int], run: Run) -> dict[str, int]:
     """Count and report the rows and texts that were left out before the search, by corpus and reason.
 
-    ``folders`` are those of the encoded inputs and outputs, ``blank`` has for each the number of rows without
-    a text.
+    ``folders`` are those of the encoded inputs and outputs; ``blank`` has the numbers of rows without a text.
     """
     left_out: dict[str, int] = {}
-    for folder, rows in zip(folders, blank, strict=True):
+    for folder in folders:
         name, totals = folder.path.name, folder.manifest.counts
-        if rows:
+        if rows := blank.get(name):
             left_out[f"rows of {name} without a text"] = rows
             run.progress.say(f"{name}: rows without a text, which are skipped: {rows:,}")
         texts = totals.rows + totals.rejects
@@ -322,7 +344,7 @@ def _card(settings: MineSettings, corpora: Sequence[Corpus], counts: dict[str, i
             "score": "the cosine of the two vectors, from -1 to 1",
         }
         | {
-            name: f"the column {column} of the {corpus.name}"
+            name: f"the column {column} of the {corpus.side}"
             for corpus in corpora
             for column, name in corpus.keep.items()
         },

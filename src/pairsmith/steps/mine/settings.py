@@ -11,12 +11,21 @@ from pairsmith.core.fields import (
     IndexRecall,
     IndexRows,
     InputColumn,
+    OnePer,
     OutputColumn,
     VectorDtype,
     WorkerSettings,
 )
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
-from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions, MiningKind, UnitOptions, options_of
+from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, NO_EFFECT, Listed, refuse
+from pairsmith.methods.mining.options import MiningKind
+from pairsmith.search.names import MarginName, RetrievalName
+from pairsmith.steps.corpora.options import (
+    EncodingOptions,
+    JudgeName,
+    JudgeOptions,
+    UnitOptions,
+    options_of,
+)
 
 
 class MineSettings(WorkerSettings):
@@ -87,12 +96,12 @@ class MineSettings(WorkerSettings):
         "and enter its margin; neighbours that --verbatim drops do not count. More neighbours take more time "
         "and memory, but less than in proportion.",
     )
-    margin: Literal["ratio", "distance", "absolute"] = Field(
+    margin: MarginName = Field(
         default="ratio",
         description="How a pair is scored. ratio: its cosine divided by the mean cosine of both texts with "
         "their nearest neighbours; distance: its cosine minus that mean; absolute: its cosine.",
     )
-    retrieval: Literal["candidates", "max", "intersection", "forward", "backward"] = Field(
+    retrieval: RetrievalName = Field(
         default="max",
         description="Which pairs are chosen. candidates: all candidates, --k for every input and for every "
         "output, which filter then ranks again; max: the best pairs, each text used once; intersection: "
@@ -193,7 +202,7 @@ class FilterSettings(WorkerSettings):
         "a causal language model. With --judge margin: none.",
         json_schema_extra=BY_CONTENT,
     )
-    judge: Literal["cross-encoder", "encoder", "likelihood", "likeness", "margin"] = Field(
+    judge: Literal[JudgeName, "margin"] = Field(
         default="cross-encoder",
         description="What scores the pairs. cross-encoder: a model that reads both texts together. encoder: "
         "the cosine of the two texts' vectors. likelihood: how much likelier the second text is after the "
@@ -234,7 +243,7 @@ class FilterSettings(WorkerSettings):
         "label is kept. auto: agreement for pairs with the columns sentence1, sentence2 and score, else "
         "score.",
     )
-    one_per: Literal["auto", "pair", "input", "both"] = Field(
+    one_per: Literal["auto", OnePer] = Field(
         default="auto",
         description="Which pairs compete with each other before the best are kept. input: the pairs of an "
         "input, of which one is left; both: the same, and no output is used twice (with --rank-by, an input "
@@ -324,7 +333,9 @@ class RewriteSettings(WorkerSettings):
         json_schema_extra=BY_CONTENT,
     )
     best: int | None = Field(default=None, ge=1, description="Use only the first N pairs.")
-    beams: int = Field(default=6, ge=1, description="Number of beams in the search for each text.")
+    beams: int = Field(
+        default=6, ge=1, le=MOST_BEAMS, description="Number of beams in the search for each text."
+    )
     tokens: int = Field(default=62, ge=4, description="Longest generated text in tokens.")
     device: Device = "auto"
     dtype: Dtype = "float32"

@@ -59,7 +59,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     decides = settings.model_dump(mode="json") | {"data": list(names.values()), "split": "train"} | pick
     writer = FolderWriter.start(run, Identity.of("mix", decides, hashes("data", settings.data)), schema)
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     rows = {names[source]: list(source_kind.read(splits[source])) for source, source_kind in kinds.items()}
     mixture = mixed(rows, kind, settings, {names[source]: origins(source) for source in kinds})
     writer.commit_all(

@@ -19,7 +19,7 @@ from pairsmith.data.text_keys import TextKeys, text_keys
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.storage import ScratchFiles
 from pairsmith.search.exact import products_with
-from pairsmith.steps.corpora.corpus import ReadCorpus, encode_corpus
+from pairsmith.steps.corpora.corpus import Corpus, encode_corpus
 from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
 from pairsmith.steps.negatives.pairs import NO_POSITIVE, QueryPairs, corpus_keys, places_in
 from pairsmith.steps.negatives.settings import NegativesSettings
@@ -118,7 +118,7 @@ def encode_positives(
     order = first.argsort()
     read = partial(pairs.positives, lacking[first[order]])
     column = _columns(settings, settings.corpus_column)
-    texts = ReadCorpus("outputs", [settings.pairs], column, None, inputs, title="positives", read=read)
+    texts = Corpus("outputs", "positives", read, [settings.pairs], column, inputs)
     folder = encode_corpus(texts, settings.encoding(), revision, run)
     has_vector = have_vector(folder, read())
     number = np.empty(len(first), np.int64)
@@ -169,14 +169,10 @@ def encode_all(
     is None for a rank of an array job, as the next stages need the vectors of all ranks.
     """
     of_pairs, of_corpus = inputs
-    columns, read = _columns(settings), partial(_documents, corpus, settings)
+    read = partial(_documents, corpus, settings)
     sides = {
-        "queries": ReadCorpus(
-            *("inputs", [settings.pairs], columns, None, of_pairs), title="queries", read=pairs.queries
-        ),
-        "corpus": ReadCorpus(
-            *("outputs", corpus, settings.corpus_column, None, of_corpus), title="the corpus", read=read
-        ),
+        "queries": Corpus("inputs", "queries", pairs.queries, [settings.pairs], _columns(settings), of_pairs),
+        "corpus": Corpus("outputs", "the corpus", read, corpus, settings.corpus_column, of_corpus),
     }
     query_folder, corpus_folder = (
         encode_corpus(texts, settings.encoding(), revision, run.part(name)) for name, texts in sides.items()

@@ -69,7 +69,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         NEGATIVES,
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     if settings.index:
         check_index(settings.index)  # before hours of encoding
     with ScratchFiles(run.out) as scratch:
@@ -106,7 +106,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
                     number,
                     *shard_of_rows(rows, texts.positives, chosen, positive_scores, texts.passages, settings),
                 )
-    return finished(writer, _card(settings, counts, false_negatives), run)
+    return finished(writer, _card(settings, counts, false_negatives))
 
 
 def _query_pairs(source: str, settings: NegativesSettings) -> Iterator[QueryPair]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.model_files import META
-from pairsmith.core.model_names import model_revision
+from pairsmith.core.model_names import CLOZE, model_revision
 from pairsmith.core.paths import size_of
 from pairsmith.core.settings import option_name
 from pairsmith.data.documents import Document, read_documents
@@ -28,7 +28,7 @@ from pairsmith.data.squad import open_passages, read_questions
 from pairsmith.data.text import finder_revision
 from pairsmith.data.text.instructed import CLOSING_QUOTE, QuestionExample
 from pairsmith.methods.quip.generators import GeneratorKind, generator_kind, load_question_generator
-from pairsmith.methods.quip.options import BATCH_SIZES, CLOZE
+from pairsmith.methods.quip.options import BATCH_SIZES
 from pairsmith.methods.quip.passages import Passage, QuestionGenerator, cut_passages
 from pairsmith.runs import (
     Card,
@@ -46,8 +46,10 @@ from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
     RowsAndRejects,
+    equal_shards,
     finished,
     nothing_to_do,
+    record_shards,
 )
 from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.seeds import stream_key
@@ -102,14 +104,14 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     earlier, identity = None, identity_of(settings, kind, models)
     if settings.reuse and not is_complete(run, identity):
         earlier = EarlierQuestions.open(settings.reuse, identity)
-    shards = -(-count // shard_size)
-    writer = FolderWriter.start(run, identity, schema_of(settings), planned=shards)
+    sizes = equal_shards(count, shard_size)
+    writer = FolderWriter.start(run, identity, schema_of(settings), planned=len(sizes))
     limits = None
-    if settings.sample and not all(map(writer.is_done, range(shards))):
+    if settings.sample and not all(map(writer.is_done, range(len(sizes)))):
         decides = {**identity.settings, **identity.inputs, **models}
         limits = passage_limits(settings, count, decides, run)
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     reuse = None
     if earlier is not None and settings.reuse:
         cutter = load_generator(settings.model_copy(update={"device": META}))
@@ -119,17 +121,15 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     commit_reusing(
         writer,
         partial(_load_worker, settings, models, limits),
-        partial(texts, settings),
-        count,
-        shard_size,
+        partial(record_shards, partial(texts, settings), shard_size),
+        sizes,
         ExecutorChoice.of(settings),
-        run,
         reuse=reuse,
         title="ask",
         unit="texts",
         model="" if settings.model == CLOZE else settings.model,
     )
-    return finished(writer, _card(settings), run)
+    return finished(writer, _card(settings))
 
 
 def identity_of(settings: AskSettings, kind: GeneratorKind, models: Mapping[str, str]) -> Identity:

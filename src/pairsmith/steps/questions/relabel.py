@@ -15,7 +15,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.filters import AGREEMENT, NO_ANSWER, UNCERTAIN
 from pairsmith.data.kept_columns import kept_names, kept_schema, refuse_missing_columns
-from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_generated_questions
+from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_generated_questions, say_left_out
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.data.squad import open_questions
@@ -35,7 +35,15 @@ from pairsmith.runs import (
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_records, finished, nothing_to_do
+from pairsmith.runs.mapped import (
+    RecordShard,
+    RowsAndRejects,
+    commit_each,
+    equal_shards,
+    finished,
+    nothing_to_do,
+    record_shards,
+)
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
@@ -55,31 +63,31 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
     count = sum(1 for _ in questions(settings))
     if not count:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
+    say_left_out(settings.data, run.progress.say)
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
+    sizes = equal_shards(count, shard_size)
     revision = model_revision(settings.model)
     require_reader(settings.model)
     writer = FolderWriter.start(
         run,
         Identity.of("relabel", settings.deciding(), hashes("data", settings.data), {"model": revision}),
         kept_schema(RELABELLED, kept(settings)),
-        planned=-(-count // shard_size),
+        planned=len(sizes),
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
-    commit_records(
+        return nothing_to_do(writer)
+    commit_each(
         writer,
         partial(_load_teacher, settings, revision),
-        partial(questions, settings),
-        count,
-        shard_size,
+        partial(record_shards, partial(questions, settings), shard_size),
+        sizes,
         ExecutorChoice.of(settings),
-        run,
         title="answer",
         unit="questions",
         model=settings.model,
     )
-    return finished(writer, _card(settings), run)
+    return finished(writer, _card(settings))
 
 
 def questions(settings: RelabelSettings) -> Iterator[GeneratedQuestion]:

@@ -1,13 +1,13 @@
 """Settings of ``ask`` and ``relabel``: their defaults, bounds and help texts."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, ShardBounds, WorkerSettings
-from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, refuse
+from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, NO_EFFECT, Listed, refuse
 from pairsmith.data.text.instructed import INSTRUCTION
-from pairsmith.methods.quip.options import GenerationOptions
+from pairsmith.methods.quip.options import GenerationOptions, QuestionDecoding
 from pairsmith.steps.corpora.options import options_of
 
 
@@ -76,7 +76,7 @@ class AskSettings(WorkerSettings):
         description="Maximum number of sampling rounds for a passage; each round draws the questions that "
         "are still missing.",
     )
-    decoding: Literal["nucleus", "beams"] = Field(
+    decoding: QuestionDecoding = Field(
         default="nucleus",
         description="How texts are generated. nucleus: answers and questions are sampled. beams: beam search "
         "finds the likeliest answers; those that differ most are kept, and beam search finds the likeliest "
@@ -92,6 +92,7 @@ class AskSettings(WorkerSettings):
     beams: int = Field(
         default=20,
         ge=1,
+        le=MOST_BEAMS,
         description="Number of beams in the search for answers, with --decoding beams; at least --questions.",
     )
     max_length: int | None = Field(

@@ -38,9 +38,11 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     RecordShard,
     RowsAndRejects,
-    commit_records,
+    commit_each,
+    equal_shards,
     finished,
     nothing_to_do,
+    record_shards,
     start_part,
 )
 from pairsmith.runs.sorting import first_of_each
@@ -73,7 +75,7 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     planned = -(-counted.documents // settings.shard_size)
     writer = FolderWriter.start(run, Identity.of("chunk", decides, inputs), CHUNK, planned=planned)
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     # 1. Cut all documents into chunks.
     cut = _cut(settings, counted, inputs, run.part("cut"))
     if run.rank is not None:
@@ -99,7 +101,7 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     if unread:
         more = ", …" if len(unread) > _NAMED else ""
         run.progress.say(f"not read, or only in part: {', '.join(unread[:_NAMED])}{more}; rejects/ says why")
-    return finished(writer, _card(settings, counted, total), run)
+    return finished(writer, _card(settings, counted, total))
 
 
 def documents(settings: ChunkSettings) -> Iterator[SourceDocument]:
@@ -129,22 +131,16 @@ def _refuse_inside(out: Place, settings: ChunkSettings) -> None:
 
 def _cut(settings: ChunkSettings, counted: DocumentCounts, inputs: dict[str, str], run: Run) -> DatasetFolder:
     """Cut all documents: the folder of their chunks, with copies, as ``_CUT``."""
-    writer = start_part(
-        run,
-        Identity.of("cut", settings.deciding(), inputs),
-        _CUT,
-        planned=-(-counted.documents // settings.shard_size),
-    )
+    sizes = equal_shards(counted.documents, settings.shard_size)
+    writer = start_part(run, Identity.of("cut", settings.deciding(), inputs), _CUT, planned=len(sizes))
     if writer.finished:
         return writer.folder()
-    commit_records(
+    commit_each(
         writer,
         partial(_load_worker, settings),
-        partial(documents, settings),
-        counted.documents,
-        settings.shard_size,
+        partial(record_shards, partial(documents, settings), settings.shard_size),
+        sizes,
         ExecutorChoice.of(settings),
-        run,
         title="chunk",
         unit="documents",
     )
@@ -209,7 +205,7 @@ def _copy(row: dict[str, object]) -> Reject:
 def _card(settings: ChunkSettings, counted: DocumentCounts, total: int | None = None) -> Card:
     counts = {"documents read": counted.documents, "files of other kinds, not read": counted.of_unknown_kind}
     if total is not None:
-        counts["chunks with copies"] = total
+        counts["chunks, copies included"] = total
     return Card(
         title="Chunks of documents",
         description=f"Documents cut into chunks of whole sentences, at most {settings.words} words each.",

@@ -36,7 +36,7 @@ from pairsmith.runs import (
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do, start_part
 from pairsmith.runs.storage import scratch_file
-from pairsmith.steps.corpora.corpus import ReadCorpus, encode_corpus
+from pairsmith.steps.corpora.corpus import Corpus, encode_corpus
 from pairsmith.steps.corpora.judges import warn_of_equal_scores
 from pairsmith.steps.judging import SCORE_OF_TEXT
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
@@ -96,7 +96,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         planned=-(-query_source.rows // SHARD_ROWS),
     )
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     texts = ChunkTexts.of(settings)
     with ExitStack() as scratch:
 
@@ -123,7 +123,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
                 writer.commit(number, *_shard(written, decision, part))
     _report(decision, settings.held_back, run)
     card = _card(settings, query_source.rows, len(sides["corpus"]), len(evaluation))
-    return finished(writer, card, run)
+    return finished(writer, card)
 
 
 FEW_HELD_BACK = 50
@@ -136,26 +136,19 @@ def _to_encode(
     evaluation: Evaluation,
     inputs: Mapping[str, Mapping[str, str]],
     settings: FilterQueriesSettings,
-) -> dict[str, ReadCorpus]:
+) -> dict[str, Corpus]:
     """The texts to encode, by the name of the subfolder of their vectors.
 
     ``inputs`` are the hashes of their sources, by the same names.
     """
     sides = {
-        "queries": ReadCorpus(
-            "inputs", [], None, None, inputs["queries"], title="queries", read=written.distinct
-        ),
-        "corpus": ReadCorpus(
-            *("outputs", [], settings.corpus_column, None, inputs["corpus"]),
-            title="chunks",
-            read=texts.documents,
-        ),
+        "queries": Corpus("inputs", "queries", written.distinct, [], None, inputs["queries"]),
+        "corpus": Corpus("outputs", "chunks", texts.documents, [], settings.corpus_column, inputs["corpus"]),
     }
     if len(evaluation):
-        sides["evaluation"] = ReadCorpus(
-            *("inputs", [], settings.evaluation_column, None, inputs["evaluation"]),
-            title="the evaluation",
-            read=evaluation.distinct,
+        column = settings.evaluation_column
+        sides["evaluation"] = Corpus(
+            "inputs", "the evaluation", evaluation.distinct, [], column, inputs["evaluation"]
         )
     return sides
 

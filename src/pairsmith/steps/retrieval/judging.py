@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from pairsmith.core.arrays import Float32s
 from pairsmith.data.schemas import rows_at
 from pairsmith.runs import Run
+from pairsmith.runs.mapped import equal_shards
 from pairsmith.runs.storage import hash_bytes
-from pairsmith.steps.judging import equal_shards, judge_texts
+from pairsmith.steps.judging import judge_texts
 from pairsmith.steps.retrieval.generated_queries import WrittenQueries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors

@@ -36,8 +36,10 @@ from pairsmith.runs.mapped import (
     Records,
     RecordShard,
     RowsAndRejects,
+    equal_shards,
     finished,
     nothing_to_do,
+    record_shards,
     say_loading,
 )
 from pairsmith.runs.seeds import stream_key
@@ -86,9 +88,10 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     earlier = None
     if settings.reuse and not is_complete(run, identity):
         earlier = EarlierQueries.open(settings.reuse, identity)
-    writer = FolderWriter.start(run, identity, QUERY, planned=-(-count // shard_size))
+    sizes = equal_shards(count, shard_size)
+    writer = FolderWriter.start(run, identity, QUERY, planned=len(sizes))
     if writer.finished:
-        return nothing_to_do(writer, run)
+        return nothing_to_do(writer)
     say_loading(run, settings.model)
     if warning := hardly_known(settings.model, records()):
         run.progress.say(warning)
@@ -102,11 +105,9 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     commit_reusing(
         writer,
         partial(_load_worker, settings, identity.models),
-        records,
-        count,
-        shard_size,
+        partial(record_shards, records, shard_size),
+        sizes,
         ExecutorChoice.of(settings),
-        run,
         reuse=reuse,
         title="write queries",
         unit="chunks",
@@ -115,7 +116,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     if run.rank is None:
         write_json(run.out / CONTENTS, {"fingerprint": identity.fingerprint, "contents": dict(contents)})
         counts = _count_chunks(writer, count, settings.queries, run)
-    return finished(writer, _card(settings, counts), run)
+    return finished(writer, _card(settings, counts))
 
 
 def identity_of(settings: QueriesSettings) -> Identity:
@@ -169,7 +170,7 @@ def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run)
         )
     return {
         "chunks": chunk_count,
-        f"chunks with all {wanted} of the queries requested": complete,
+        "chunks with as many queries as requested": complete,
         "chunks without a query": none,
     }
 

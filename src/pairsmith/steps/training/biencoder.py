@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from pairsmith.core.citations import MINING
 from pairsmith.data.documents import read_documents
 from pairsmith.data.examples import Example
 from pairsmith.data.text import count_words, finder_revision, split_sentences, windows
@@ -12,6 +13,7 @@ from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.mining.biencoder import CorpusSample, train_biencoder_on
 from pairsmith.methods.mining.sampled_negatives import reservoir_sample
 from pairsmith.steps.shared import naming_texts
+from pairsmith.steps.training.card import SENTENCE_ENCODER
 from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation
 from pairsmith.steps.training.settings import TrainBiencoderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingIdentity, TrainingStep
@@ -56,7 +58,9 @@ def _train(data: _Data, settings: TrainBiencoderSettings, context: TrainingConte
         "learning rate": trained.learning_rate,
         "style classifier": "yes" if style else "no",
     }
-    return Trained("A bi-encoder for mining pairs", _USE, (model,), save, facts, trained.history)
+    return Trained(
+        "A bi-encoder for mining pairs", _USE, SENTENCE_ENCODER, (model,), save, facts, trained.history
+    )
 
 
 def _identity(settings: TrainBiencoderSettings) -> TrainingIdentity:
@@ -69,6 +73,7 @@ train_biencoder = TrainingStep(
     ("seeds", "validation", "inputs", "outputs"),
     _read,
     _train,
+    MINING,
     _identity,
     alone="its loss compares each output of a batch with all inputs of the batch",
 )

@@ -1,13 +1,12 @@
 """The model card: what a model was trained on and how, for readers who do not know pairsmith."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 from pairsmith import __version__
 from pairsmith.core.bundled import is_bundled
-from pairsmith.core.citations import OF_TRAININGS
 from pairsmith.core.gguf import SMOLLM2, hub_repository, is_gguf
 from pairsmith.core.model_names import EMBEDDED, MINILM, is_hub_id
 from pairsmith.core.paths import place
@@ -21,56 +20,44 @@ from pairsmith.training.folder import ModelFolder
 if TYPE_CHECKING:
     from pairsmith.steps.training.step import Trained
 
-_SENTENCES = (
+
+class HubModel(NamedTuple):
+    """What the Hub is told about a trained model: the library that opens it, its task, and tags."""
+
+    library: str
+    task: str
+    tags: tuple[str, ...] = ()
+
+
+SENTENCE_ENCODER = HubModel(
     "sentence-transformers",
     "sentence-similarity",
-    ["sentence-transformers", "sentence-similarity", "feature-extraction"],
+    ("sentence-transformers", "sentence-similarity", "feature-extraction"),
 )
+# AutoModel opens such an encoder; a question-answering pipeline would not find the heads beside it.
+ANSWERING_ENCODER = HubModel("transformers", "feature-extraction", ("question-answering",))
+_CLASSIFIER = HubModel(
+    "sentence-transformers", "text-classification", ("sentence-transformers", "text-classification")
+)
+
 _EMBEDDED = {
     MINILM: "sentence-transformers/all-MiniLM-L6-v2",
     SMOLLM2: "HuggingFaceTB/SmolLM2-135M-Instruct",
 }
 """The Hub ids of the embedded models."""
 
-_KINDS: dict[str, tuple[str, str, list[str]]] = {
-    "train-encoder": _SENTENCES,
-    "train-classifier": (
-        "sentence-transformers",
-        "text-classification",
-        ["sentence-transformers", "text-classification"],
-    ),
-    "train-biencoder": _SENTENCES,
-    "train-retriever": _SENTENCES,
-    "train-crossencoder": (
-        "sentence-transformers",
-        "text-ranking",
-        ["sentence-transformers", "cross-encoder"],
-    ),
-    "train-reader": ("transformers", "question-answering", []),
-    "train-summarizer": ("transformers", "summarization", []),
-    "train-asker": ("transformers", "text-generation", ["question-generation"]),
-    # AutoModel opens their encoders; a question-answering pipeline would not find the heads beside them.
-    "train-teacher": ("transformers", "feature-extraction", ["question-answering"]),
-    "infuse": ("transformers", "feature-extraction", ["question-answering"]),
-}
-"""The Hub metadata of the model that a step trains: its library, its task, and tags."""
-
-
 _MEASURES = {"spearman": "Spearman correlation", "rougeL": "ROUGE-L", "ndcg@10": "nDCG@10"}
 """The usual names of validation measures that the training's record abbreviates."""
 
 
-def _metadata(step: str, base: str, sources: Sources, kind: str = "summaries") -> str:
-    """The Hub metadata as YAML; ``kind`` is the kind of texts that ``train-summarizer`` trains to write."""
-    library, task, tags = _KINDS[step]
-    if step == "train-summarizer" and kind != "summaries":
-        task = "text-generation"
+def _metadata(hub: HubModel, base: str, sources: Sources) -> str:
+    """The Hub metadata as YAML."""
     bases, data = _bases(base), hub_data(sources.credits)
     values: dict[str, Any] = {
         **hub_metadata(sources.credits),
-        "library_name": library,
-        "pipeline_tag": task,
-        "tags": ["pairsmith", *tags],
+        "library_name": hub.library,
+        "pipeline_tag": hub.task,
+        "tags": ["pairsmith", *hub.tags],
         **({"base_model": bases[0] if len(bases) == 1 else bases} if bases else {}),
         **({"datasets": data} if data else {}),
     }
@@ -90,20 +77,19 @@ def _bases(base: str) -> list[str]:
 
 
 def _data(sources: Sources) -> str:
-    """The end of a sentence that names the data sets among the sources, or the sources of these."""
+    """The end of a sentence that names the data for training and validation, or the sources of these."""
     names = [f"`{credit.name}`" for credit in sources.credits if credit.role == "data"]
-    return f" on data from {', '.join(names)}" if names else ""
+    return f" with data from {', '.join(names)}" if names else ""
 
 
 def _repeat(step: str, settings: TrainingSettings | TrainClassifierSettings) -> str:
     return repeat(step, __version__, displayed_options(settings))
 
 
-def _rights(step: str, sources: Sources) -> list[str]:
+def _rights(sources: Sources) -> list[str]:
     """The sections on limits, citation and licences."""
-    lines = list(dict.fromkeys([OF_TRAININGS[step], *sources.citations]))
     text = "No figure of this card was measured on a test set: evaluate the model on data of your own."
-    parts = [limits(text, sources.credits), cite(lines), licences("", sources.credits)]
+    parts = [limits(text, sources.credits), cite(sources.citations), licences("", sources.credits)]
     return [*filter(None, parts)]
 
 
@@ -117,8 +103,8 @@ def _curve(name: str, figures: Mapping[int, float | None]) -> str:
 def training_card(trained: "Trained", settings: TrainingSettings, folder: ModelFolder) -> str:
     """README.md of a model that a ``TrainingStep`` trained."""
     training = trained.history
-    metadata = _metadata(folder.step, settings.base, folder.sources, getattr(settings, "kind", "summaries"))
-    rights = "\n\n".join(_rights(folder.step, folder.sources)) + "\n"
+    metadata = _metadata(trained.hub, settings.base, folder.sources)
+    rights = "\n\n".join(_rights(folder.sources)) + "\n"
     lines = "\n".join(f"| {name} | {value} |" for name, value in trained.facts.items())
     text = (
         f"---\n{metadata}---\n\n# {trained.title}\n\n"
@@ -131,8 +117,7 @@ def training_card(trained: "Trained", settings: TrainingSettings, folder: ModelF
     measure = _MEASURES.get(training.metric, training.metric)
     if not training.validation:
         return (
-            text + "There were no validation examples to choose a step by; the weights are those of the last "
-            "step.\n\n" + rights
+            text + "No validation examples chose a step; the weights are those of the last one.\n\n" + rights
         )
     return (
         f"{text}The weights are those of step {training.best_step:,}, chosen by the {measure} (×100) "
@@ -162,7 +147,7 @@ def classifier_card(
     settings: TrainClassifierSettings, training: Mapping[str, Any], folder: ModelFolder
 ) -> str:
     """README.md of a text classifier; ``training`` is the result of ``ClassifierTraining.to_json``."""
-    metadata = _metadata(folder.step, settings.base, folder.sources)
+    metadata = _metadata(_CLASSIFIER, settings.base, folder.sources)
     labels = "\n".join(f"| {label} | {count:,} |" for label, count in training["texts"].items())
     choices = "\n".join(
         f"| {choice['c']:g} | {choice['log_loss']:.4f} | {choice['accuracy']:.2f} |"
@@ -184,6 +169,6 @@ def classifier_card(
         f"## Training\n\n| label | training texts |\n|---|---|\n{labels}\n\n`trained-on.txt` has a hash of "
         "each training text, by which an evaluation counts the texts that it has in common with these.",
         chosen,
-        *_rights(folder.step, folder.sources),
+        *_rights(folder.sources),
     ]
     return "\n\n".join(sections) + "\n"

@@ -3,6 +3,7 @@
 import time
 from functools import partial
 
+from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import Place
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
@@ -54,7 +55,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
         card = classifier_card(settings, history.to_json(), folder)
         return partial(save_classifier, classifier, card=card), history
 
-    claim = partial(claimed_folder, "train-classifier", settings, sources, TrainingIdentity(), run)
+    claim = partial(claimed_folder, "train-classifier", CITATION, settings, sources, TrainingIdentity(), run)
     return train_once(run, Processes.current(), claim, fit, settings.base)
 
 

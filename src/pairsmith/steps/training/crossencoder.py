@@ -10,6 +10,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.citations import MINING
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.model_names import model_revision
@@ -21,6 +22,7 @@ from pairsmith.methods.mining.sampled_negatives import in_window, overlaps, posi
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, hash_source
+from pairsmith.steps.training.card import HubModel
 from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation
 from pairsmith.steps.training.settings import TrainCrossencoderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingIdentity, TrainingStep
@@ -38,6 +40,8 @@ print(model.predict([("Who wrote Hamlet?", "Shakespeare: Hamlet is a play by Sha
 
 _SPARE = 50
 """Number of additional outputs to retrieve from each shard, as some may be positives or copies of inputs."""
+
+_HUB = HubModel("sentence-transformers", "text-ranking", ("sentence-transformers", "cross-encoder"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +70,7 @@ def _train(data: _Data, settings: TrainCrossencoderSettings, context: TrainingCo
     negatives = _hard_negatives(examples, data.mined, settings, context) if data.mined else None
     trained = train_crossencoder_on(data.seeds.examples, data.validation, negatives, settings, **context)
     facts = {**data.seeds.facts(), "validation examples": len(data.validation)}
-    return Trained.transformer("A cross-encoder that scores pairs", _USE, trained, facts)
+    return Trained.transformer("A cross-encoder that scores pairs", _USE, _HUB, trained, facts)
 
 
 def _identity(settings: TrainCrossencoderSettings) -> TrainingIdentity:
@@ -85,6 +89,7 @@ train_crossencoder = TrainingStep(
     ("seeds", "validation"),
     _read,
     _train,
+    MINING,
     _identity,
 )
 """Trains a cross-encoder on seeds. ``AutoModelForSequenceClassification`` opens the folder."""

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sentence_transformers import SentenceTransformer
 
+from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import InputError, SettingsError, redacted
 from pairsmith.core.paths import display_name, place
 from pairsmith.data.files.folders import own_folder
@@ -19,6 +20,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.folder import read_manifest
 from pairsmith.steps.planning import evenly_spaced
+from pairsmith.steps.training.card import SENTENCE_ENCODER
 from pairsmith.steps.training.plan import TRIED_STEPS
 from pairsmith.steps.training.reading import TrainingData
 from pairsmith.steps.training.settings import TrainEncoderSettings
@@ -80,10 +82,10 @@ def _train(data: TrainingData[pa.Table], settings: TrainEncoderSettings, context
     def save(card: str, out: Path) -> None:
         save_encoder(encoder, out, card, data.training, settings.base)
 
-    return Trained("A sentence encoder", _USE, (encoder,), save, facts, history)
+    return Trained("A sentence encoder", _USE, SENTENCE_ENCODER, (encoder,), save, facts, history)
 
 
-train_encoder = TrainingStep("train-encoder", TrainEncoderSettings, ("data",), _read, _train)
+train_encoder = TrainingStep("train-encoder", TrainEncoderSettings, ("data",), _read, _train, CITATION)
 """Trains an encoder on pairs with scores. ``SentenceTransformer`` opens the folder."""
 
 

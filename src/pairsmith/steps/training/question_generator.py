@@ -2,14 +2,20 @@
 
 from itertools import count
 
-from pairsmith.data.squad import read_questions
+from pairsmith.core.citations import QUIP
 from pairsmith.methods.quip.example_store import GeneratorExamples
 from pairsmith.methods.quip.generator_training import (
     check_generator_examples,
     generator_examples,
     train_question_generator_on,
 )
-from pairsmith.steps.training.reading import AnsweredQuestions, TrainingData, items_of
+from pairsmith.steps.training.card import HubModel
+from pairsmith.steps.training.reading import (
+    AnsweredQuestions,
+    TrainingData,
+    items_of,
+    read_validation_questions,
+)
 from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.generators import refuse_both_ways
@@ -26,11 +32,11 @@ def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> Trainin
     read = count()
     questions = (question for question, _ in zip(items, read, strict=False))
     examples = GeneratorExamples(generator_examples(questions, settings))
-    validation_questions = read_questions(settings.validation) if settings.validation else ()
+    validation_questions, left_out = read_validation_questions(settings.validation)
     validation = GeneratorExamples(generator_examples(validation_questions, settings))
     check_generator_examples(examples, validation if settings.validation else None, settings)
     rows = next(read)  # the next number is that of all read
-    return TrainingData(examples, rows, unread, validation, answered.unanswered)
+    return TrainingData(examples, rows, unread, validation, answered.unanswered, left_out)
 
 
 def _train(
@@ -43,11 +49,12 @@ def _train(
         "questions left out: no passage holds the answer, or it contains the end mark": data.rows
         - data.examples,
     }
-    return Trained.transformer("A model that generates questions about passages", _USE, trained, facts)
+    hub = HubModel("transformers", "text-generation", ("question-generation",))
+    return Trained.transformer("A model that generates questions about passages", _USE, hub, trained, facts)
 
 
 train_question_generator = TrainingStep(
-    "train-asker", TrainQuestionGeneratorSettings, ("data", "validation"), _read, _train
+    "train-asker", TrainQuestionGeneratorSettings, ("data", "validation"), _read, _train, QUIP
 )
 """Trains a question generator on questions with answers. ``AutoModelForSeq2SeqLM`` opens the folder, or
 ``AutoModelForCausalLM`` if the base is a causal language model."""

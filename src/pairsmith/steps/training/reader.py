@@ -2,13 +2,15 @@
 
 from itertools import chain, islice
 
+from pairsmith.core.citations import MINING
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import resolve_model
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.methods.mining.marked import QuestionWithSpans
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.span_heads import heads_kind
-from pairsmith.steps.training.reading import SeedData, read_question_seeds
+from pairsmith.steps.training.card import HubModel
+from pairsmith.steps.training.reading import SeedData, read_question_seeds, read_validation_questions
 from pairsmith.steps.training.settings import TrainReaderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 
@@ -36,7 +38,8 @@ def _read(settings: TrainReaderSettings, _: int | None) -> SeedData[Question]:
             "that it was trained from as --base"
         )
     seeds, added = read_question_seeds(settings.seeds), added_questions(settings)
-    return SeedData(seeds, list(read_questions(settings.validation)) if settings.validation else [], added)
+    validation, left_out = read_validation_questions(settings.validation)
+    return SeedData(seeds, validation, added, left_out)
 
 
 def _train(data: SeedData[Question], settings: TrainReaderSettings, context: TrainingContext) -> Trained:
@@ -51,11 +54,13 @@ def _train(data: SeedData[Question], settings: TrainReaderSettings, context: Tra
         "questions left out: no window holds the answer": len(questions) - trained.questions,
         "validation examples": len(data.validation),
     }
-    return Trained.transformer("A reader that marks the answer to a question in a text", _USE, trained, facts)
+    title = "A reader that marks the answer to a question in a text"
+    hub = HubModel("transformers", "question-answering")
+    return Trained.transformer(title, _USE, hub, trained, facts)
 
 
 train_reader = TrainingStep(
-    "train-reader", TrainReaderSettings, ("seeds", "validation", "added"), _read, _train
+    "train-reader", TrainReaderSettings, ("seeds", "validation", "added"), _read, _train, MINING
 )
 """Trains a reader on seeds and added questions. ``AutoModelForQuestionAnswering`` opens the folder."""
 

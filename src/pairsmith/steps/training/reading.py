@@ -82,6 +82,7 @@ class SeedData(Generic[E]):
     seeds: Seeds[E]
     validation: Sequence[E]
     added: Sequence[E] = ()  # training examples besides the seeds, such as mined ones
+    left_out: str = ""  # how many validation questions were left out, to be reported
 
     @property
     def examples(self) -> int:
@@ -94,6 +95,8 @@ class SeedData(Generic[E]):
     def report(self, progress: Progress, extra: int | None = None, what: str = "") -> None:
         """Report problems with the seeds, and if fewer than ``extra`` examples, named ``what``, are added."""
         self.seeds.report(progress)
+        if self.left_out:
+            progress.say(self.left_out)
         if extra and len(self.added) < extra:
             progress.say(
                 f"--added has {len(self.added):,} {what}, fewer than --extra {extra:,}; all are used"
@@ -110,6 +113,7 @@ class TrainingData(Generic[C]):
         unread: the number of rows that were only counted, because a plan reads a limited number.
         validation: the validation examples; may be empty.
         unanswered: the number of questions without an answer; ``infuse`` alone trains on them.
+        left_out: how many validation questions were left out, to be reported.
     """
 
     training: C
@@ -117,6 +121,7 @@ class TrainingData(Generic[C]):
     unread: int
     validation: Sequence[Any]
     unanswered: int = 0
+    left_out: str = ""
 
     @property
     def examples(self) -> int:
@@ -128,6 +133,8 @@ class TrainingData(Generic[C]):
         if self.unanswered:
             read = self.rows + self.unanswered
             progress.say(f"{self.unanswered:,} of {read:,} questions have no answer and are left out")
+        if self.left_out:
+            progress.say(self.left_out)
 
 
 @dataclass(slots=True)
@@ -143,6 +150,17 @@ class AnsweredQuestions:
                 yield question
             else:
                 self.unanswered += 1
+
+
+def read_validation_questions(source: str | None) -> tuple[list[Question], str]:
+    """The validation questions that have an answer, and a message on the others; empty without a source."""
+    if not source:
+        return [], ""
+    answered = AnsweredQuestions()
+    questions = list(answered.read(source))
+    total = len(questions) + answered.unanswered
+    left_out = f"{answered.unanswered:,} of {total:,} validation questions have no answer and are left out"
+    return questions, left_out if answered.unanswered else ""
 
 
 def read_seeds(source: str, kind: ExampleKind, least: float = 0.0) -> Seeds[Example]:

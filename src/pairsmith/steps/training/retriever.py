@@ -2,10 +2,12 @@
 
 from functools import partial
 
+from pairsmith.core.citations import RETRIEVAL
 from pairsmith.data.tuples import read_tuples
 from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.retrieval.example_store import ExampleStore
 from pairsmith.methods.retrieval.retriever import train_retriever_on
+from pairsmith.steps.training.card import SENTENCE_ENCODER
 from pairsmith.steps.training.reading import TrainingData, items_of
 from pairsmith.steps.training.settings import TrainRetrieverSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
@@ -50,6 +52,7 @@ def _train(
     return Trained(
         "A retriever of documents for queries",
         _USE,
+        SENTENCE_ENCODER,
         (retriever,),
         lambda card, out: save_encoder(retriever.encoder, out, card),
         facts,
@@ -63,6 +66,7 @@ train_retriever = TrainingStep(
     ("data", "validation"),
     _read,
     _train,
+    RETRIEVAL,
     alone="its loss compares each document of a batch with all queries of the batch",
 )
 """Trains a retriever on queries and documents. ``SentenceTransformer`` opens the folder."""

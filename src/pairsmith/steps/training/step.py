@@ -19,7 +19,7 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import say_loading
 from pairsmith.steps.shared import refuse_sources
-from pairsmith.steps.training.card import training_card
+from pairsmith.steps.training.card import HubModel, training_card
 from pairsmith.steps.training.plan import plan_training
 from pairsmith.steps.training.reading import SeedData, TrainingData, with_training_splits
 from pairsmith.steps.training.settings import TrainClassifierSettings, TrainingSettings
@@ -48,6 +48,7 @@ class Trained:
     Attributes:
         title: the card's title, which says what the model is.
         use: how to use the model, in Markdown.
+        hub: what the Hub is told about the model.
         parts: the networks that are saved.
         save: writes the model and the given card into an empty folder.
         facts: facts about the training data for the card, by name.
@@ -56,6 +57,7 @@ class Trained:
 
     title: str
     use: str
+    hub: HubModel
     parts: tuple[nn.Module, ...]
     save: Callable[[str, Path], None]
     facts: Mapping[str, object]
@@ -63,13 +65,13 @@ class Trained:
 
     @classmethod
     def transformer(
-        cls, title: str, use: str, trained: TrainedModel[Any], facts: Mapping[str, object]
+        cls, title: str, use: str, hub: HubModel, trained: TrainedModel[Any], facts: Mapping[str, object]
     ) -> Self:
         """A model of transformers, saved with its tokenizer; the learning rate becomes the last fact."""
         model, tokenizer = trained.model.model, trained.model.tokenizer
         facts = {**facts, "learning rate": trained.learning_rate}
         save = partial(save_transformer, model, tokenizer)
-        return cls(title, use, (model,), save, facts, trained.history)
+        return cls(title, use, hub, (model,), save, facts, trained.history)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class TrainingStep(Generic[S, D]):
         read: reads the data: ``read(settings, most)``. If ``most`` is given, for plans, it may read only this
             number of rows of each source.
         train: trains a model on these data.
+        paper: the paper whose method it is, for the card.
         identity: returns what decides the weights besides settings, base and sources.
         alone: the reason why several processes cannot share the training; empty if they can.
     """
@@ -111,6 +114,7 @@ class TrainingStep(Generic[S, D]):
     sources: tuple[str, ...]
     read: Callable[[S, int | None], D]
     train: Callable[[D, S, TrainingContext], Trained]
+    paper: str
     identity: Callable[[S], TrainingIdentity] = lambda _: TrainingIdentity()
     alone: str = ""
 
@@ -136,7 +140,7 @@ class TrainingStep(Generic[S, D]):
             return partial(trained.save, training_card(trained, settings, folder)), trained.history
 
         def claim() -> ModelFolder:
-            return claimed_folder(self.name, settings, sources, self.identity(settings), run)
+            return claimed_folder(self.name, self.paper, settings, sources, self.identity(settings), run)
 
         return train_once(run, processes, claim, trained_in, settings.base)
 
@@ -158,6 +162,7 @@ class TrainingStep(Generic[S, D]):
 
 def claimed_folder(
     step: str,
+    paper: str,
     settings: TrainingSettings | TrainClassifierSettings,
     sources: Mapping[str, str],
     other: TrainingIdentity,
@@ -165,13 +170,15 @@ def claimed_folder(
 ) -> ModelFolder:
     """Claim the run's folder for a training: it is new, unfinished, or has the same identity.
 
-    ``sources`` are the sources of data by the name of their setting.
+    ``paper`` is what the card asks to cite, ``sources`` are the sources of data by the name of their setting.
     """
     hashes = {name: hash_source(source) for name, source in sources.items()} | dict(other.inputs)
     warn_of_equal_data(sources, hashes, run.progress.say)
     models = {"base": model_revision(settings.base), **other.models}
     identity = Identity.of(step, settings.deciding(), hashes, models)
-    attribution = sources_of(models=[settings.base], data=[*sources.values(), *other.made_with])
+    attribution = sources_of(
+        models=[settings.base], data=[*sources.values(), *other.made_with], papers=[paper]
+    )
     return ModelFolder.start(run, identity, attribution)
 
 

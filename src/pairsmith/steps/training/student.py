@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError
-from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
-from pairsmith.data.squad import read_questions
+from pairsmith.data.questions import GeneratedQuestion, read_generated_questions, say_left_out
 from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
 from pairsmith.models.span_encoder import SpanEncoder
-from pairsmith.steps.training.reading import TrainingData, items_of
+from pairsmith.steps.training.card import ANSWERING_ENCODER
+from pairsmith.steps.training.reading import TrainingData, items_of, read_validation_questions
 from pairsmith.steps.training.settings import InfuseSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 
@@ -37,16 +38,19 @@ def _read(settings: InfuseSettings, most: int | None) -> TrainingData[PassageSto
     passages = grouped_by_passage(counted(), settings.labels)
     if not passages:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to train on")
-    validation = list(read_questions(settings.validation)) if settings.validation else []
-    return TrainingData(passages, passages.questions, unread, validation, unanswered)
+    validation, left_out = read_validation_questions(settings.validation)
+    return TrainingData(passages, passages.questions, unread, validation, unanswered, left_out)
 
 
 def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: TrainingContext) -> Trained:
+    say_left_out(settings.data, context["progress"].say)
     if data.unanswered:
         context["progress"].say(
             f"{data.unanswered:,} of {data.rows:,} questions have no answer in their passage; for these the "
             "student learns the first token"
         )
+    if data.left_out:
+        context["progress"].say(data.left_out)
     trained = train_student_on(data.training, data.validation, settings, **context)
     facts = {
         "passages": trained.passages,
@@ -60,6 +64,7 @@ def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: 
     return Trained(
         "An encoder whose token vectors answer questions",
         _USE,
+        ANSWERING_ENCODER,
         (student.tokens.model, student.heads),
         partial(save_student, student),
         facts,
@@ -67,7 +72,7 @@ def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: 
     )
 
 
-infuse = TrainingStep("infuse", InfuseSettings, ("data", "validation"), _read, _train)
+infuse = TrainingStep("infuse", InfuseSettings, ("data", "validation"), _read, _train, QUIP)
 """Trains a student on questions. ``AutoModel`` opens the encoder in the folder, ``pairsmith.load_student``
 the encoder with its heads."""
 

@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
+from pairsmith.core.citations import MINING
 from pairsmith.data.examples import Example, each_example, read_examples
 from pairsmith.methods.mining.summarizer import generation_example, train_summarizer_on
 from pairsmith.metrics.rouge import check_rouge
+from pairsmith.steps.training.card import HubModel
 from pairsmith.steps.training.reading import SeedData, read_seeds
 from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
@@ -65,11 +67,12 @@ def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: 
     }
     cue = trained.model.cue
     use = (_USE if cue is None else _CONTINUE).format(text=_READ[settings.kind], cue=json.dumps(cue))
-    return Trained.transformer(_TITLES[settings.kind], use, trained, facts)
+    hub = HubModel("transformers", "summarization" if settings.kind == "summaries" else "text-generation")
+    return Trained.transformer(_TITLES[settings.kind], use, hub, trained, facts)
 
 
 train_summarizer = TrainingStep(
-    "train-summarizer", TrainSummarizerSettings, ("seeds", "validation", "added"), _read, _train
+    "train-summarizer", TrainSummarizerSettings, ("seeds", "validation", "added"), _read, _train, MINING
 )
 """Trains a summariser on seeds and added documents. ``AutoModelForSeq2SeqLM`` opens the folder, or
 ``AutoModelForCausalLM`` for a decoder-only base; it contains the settings for generating summaries."""

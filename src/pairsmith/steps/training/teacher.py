@@ -7,14 +7,20 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from pairsmith.core.citations import QUIP
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
-from pairsmith.data.squad import read_questions
 from pairsmith.methods.mining.marked import QuestionWithSpans, StoredQuestions
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.quip.student import likeliest
 from pairsmith.models.reader import Reader
 from pairsmith.models.span_heads import PerceptronReader, save_heads
-from pairsmith.steps.training.reading import AnsweredQuestions, TrainingData, items_of
+from pairsmith.steps.training.card import ANSWERING_ENCODER
+from pairsmith.steps.training.reading import (
+    AnsweredQuestions,
+    TrainingData,
+    items_of,
+    read_validation_questions,
+)
 from pairsmith.steps.training.settings import TrainTeacherSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.folder import save_transformer
@@ -35,8 +41,8 @@ def _read(settings: TrainTeacherSettings, most: int | None) -> TrainingData[Stor
 
     items, unread = items_of(settings.data, read_source, most)
     questions = StoredQuestions(items)
-    validation = list(read_questions(settings.validation)) if settings.validation else []
-    return TrainingData(questions, len(questions), unread, validation, answered.unanswered)
+    validation, left_out = read_validation_questions(settings.validation)
+    return TrainingData(questions, len(questions), unread, validation, answered.unanswered, left_out)
 
 
 def _with_likeliest_span(question: GeneratedQuestion) -> QuestionWithSpans:
@@ -61,6 +67,7 @@ def _train(
     return Trained(
         "A teacher that finds answers in texts",
         _USE,
+        ANSWERING_ENCODER,
         (teacher.model,),
         partial(save_teacher, teacher),
         facts,
@@ -68,7 +75,9 @@ def _train(
     )
 
 
-train_teacher = TrainingStep("train-teacher", TrainTeacherSettings, ("data", "validation"), _read, _train)
+train_teacher = TrainingStep(
+    "train-teacher", TrainTeacherSettings, ("data", "validation"), _read, _train, QUIP
+)
 """Trains a teacher on questions with answers. ``AutoModel`` opens its encoder; the perceptrons are saved in
 the same folder."""
 
