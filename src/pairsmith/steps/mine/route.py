@@ -132,7 +132,7 @@ def corpora(
 ) -> tuple[Corpus, Corpus]:
     """The corpora of the inputs and of the outputs.
 
-    Whenever they are read, ``on_blank`` is called with a corpus's name for each row without a text.
+    Whenever they are read, ``on_blank`` is called with the side of a corpus for each row without a text.
     """
     keep_x, keep_y = columns_to_keep(settings)
     return (
@@ -161,7 +161,7 @@ def _corpus(
                 prefer=prefer,
                 keep=keep,
                 remedy=remedy,
-                on_blank=lambda _: on_blank(name),
+                on_blank=lambda _: on_blank(side),
             )
 
     return Corpus(side, side, records, sources, column, hashes(side, sources), keep)
