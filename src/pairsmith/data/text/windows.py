@@ -28,9 +28,7 @@ _BREAKS = r"\n\r\v\f\x85\u2028\u2029"
 _STOPS, _CLOSING = "。！？｡", "」』）】》”’"
 # A run of characters up to a line break or a Chinese or Japanese full stop, which no space follows. A full
 # stop before a closing bracket does not end the sentence around the bracket.
-_STRETCH = re.compile(
-    rf"(?:[^{_BREAKS}{_STOPS}]+|[{_STOPS}](?=[{_CLOSING}{_STOPS}]))+[{_STOPS}]?|[{_STOPS}]"
-)
+_STRETCH = re.compile(rf"(?:[^{_BREAKS}{_STOPS}]+|[{_STOPS}](?=[{_CLOSING}{_STOPS}]))+[{_STOPS}]?|[{_STOPS}]")
 
 
 @dataclass(frozen=True, slots=True)
