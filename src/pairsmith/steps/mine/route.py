@@ -67,7 +67,8 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     """
     settings = resolve_dtype(settings, run)
     refuse_sources(run, inputs=settings.inputs, outputs=settings.outputs)
-    both = corpora(settings)
+    blank: Counter[str] = Counter()
+    both = corpora(settings, on_blank=lambda side: blank.update([side]))
     schema = schema_of(settings, both)
     revision = model_revision(settings.encoder)
     writer = FolderWriter.start(
@@ -92,14 +93,14 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
 
     # Count the records; a row that cannot be read is reported here, too.
-    blank: Counter[str] = Counter()
-    records = [corpus.count() for corpus in corpora(settings, on_blank=lambda side: blank.update([side]))]
+    records = [corpus.count() for corpus in both]
+    blank_rows = blank.copy()  # whenever the corpora are read again, ``blank`` grows
     # 1. Encode both corpora, and leave out texts that are not in the style of the seeds (M4).
     folders = [
         encode_corpus(corpus, settings.encoding(), revision, run.part(corpus.side), count)
         for corpus, count in zip(both, records, strict=True)
     ]
-    left_out_before = _left_out_before(folders, blank, run)
+    left_out_before = _left_out_before(folders, blank_rows, run)
     if run.rank is not None:
         return writer.folder()  # the search needs the vectors of all ranks
     with ScratchFiles(run.out) as scratch:
@@ -132,7 +133,7 @@ def corpora(
 ) -> tuple[Corpus, Corpus]:
     """The corpora of the inputs and of the outputs.
 
-    Whenever they are read, ``on_blank`` is called with the side of a corpus for each row without a text.
+    Whenever a corpus is read, ``on_blank`` is called with its side for each row without a text.
     """
     keep_x, keep_y = columns_to_keep(settings)
     return (
