@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from tests.conftest import make_bert
 from tests.documented import ROOT, Command, run
 from tests.tiny_bart import bart_tokenizer, make_bart
-from tests.training.few import PLAYS, passage, reading, write
+from tests.training.few import PEOPLE, PLAYS, document, passage, reading, summaries, write
 
 from pairsmith.core.bundled import TINY, model_path
 from pairsmith.runs.executors import run_here
@@ -32,7 +32,10 @@ CUT = {
     "train-encoder --base pairsmith:tiny": "--max-steps 2",
     "train-biencoder": "--steps 2 --batch-size 4",
     "train-crossencoder": "--steps 2 --batch-size 2",
+    "mine --kind summaries": "--style 0",
     "train-reader": "--steps 2 --batch-size 4",
+    "train-summarizer": "--steps 2 --batch-size 2",
+    "evaluate summaries": "--beams 2 --summary-tokens 12",
     "queries": "--model pairsmith:tiny --queries 1 --tries 2",
     "generate --task requests.yaml --model embedded:smollm2-135m-instruct": "--per-input 3",
     "run classifier": "--set texts.model=pairsmith:tiny --set texts.per_input=12 --set classifier.base=org/encoder",
@@ -175,6 +178,10 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     squad(folder / "squad-dev.json", range(8, 12))
     lines(folder / "questions.txt", [f"who plays the {play} so well?" for play in PLAYS])
     lines(folder / "passages.txt", map(passage, range(12)))
+    summaries(folder / "news-seeds.jsonl", range(6))
+    summaries(folder / "news-test.jsonl", range(10, 12))
+    write(folder / "articles.jsonl", [{"document": document(number)} for number in range(6, 12)])
+    lines(folder / "headlines.txt", [f"{person} was heard again." for person in PEOPLE])
     retrieval(folder / "my-retrieval")
     triplets(folder / "triplets.jsonl")
     write(folder / "texts.jsonl", [{"text": passage(number)} for number in range(12)])

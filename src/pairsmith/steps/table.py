@@ -103,7 +103,10 @@ STEPS: StepTable = {
         "Find pairs of texts in two corpora.",
         plan="pairsmith.steps.mine.plan:plan_mine",
         checks={"encoder": check_name},
-        next_commands=("pairsmith report --data {out} --out {out}-page",),
+        next_commands=(
+            "pairsmith report --data {out} --out {out}-page",
+            "pairsmith filter --pairs {out} --judge margin --one-per both --best 500 --out {out}-kept",
+        ),
     ),
     "train-crossencoder": Step(
         TrainCrossencoderSettings,

@@ -24,6 +24,9 @@ PIECES = [
     "\t",
     " ",
     "é",
+    "。",
+    "雨",
+    "」",
     "(",
     ")",
     "no. ",
@@ -50,6 +53,19 @@ def texts(text):
 )
 def test_sentences_of_a_line(sentences):
     assert texts(" ".join(sentences)) == sentences
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["東京で雨が降った。", "電車が止まった！", "本当？！", "夕方に再開した"],
+        ["「はい。」と言った。", "彼は去った。"],
+        ["5円。", "He left."],
+    ],
+)
+def test_full_stops_of_chinese_and_japanese_need_no_space(sentences):
+    """One before a closing bracket ends the words in the brackets, and not the sentence around them."""
+    assert texts("".join(sentences)) == sentences
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n", " \n\t", "\u2028", "\f"])

@@ -143,6 +143,18 @@ def test_mined_pairs_are_ranked(tmp_path):
     assert "Rows with the lowest score: score 0.000" in text
 
 
+@pytest.mark.parametrize(
+    ("step", "settings"),
+    [("mine", {}), ("filter", {"judge": "margin"}), ("filter", {"judge": "margin", "rank_by": []})],
+)
+def test_pairs_that_were_ranked_by_their_margin_are_shown_in_this_order(tmp_path, step, settings):
+    rows = [MinedPair(str(i), f"question {i}", f"answer {i}", 2 - i / 30, i / 30) for i in range(30)]
+    write_folder(tmp_path / "in", {"train": to_table(rows, MINED_PAIR)}, step=step, settings=settings)
+    text = text_of(page_of(tmp_path / "in", tmp_path / "out", examples=1))
+    assert "Rows with the highest margin: margin 2.000" in text
+    assert "Rows with the lowest margin: margin 1.033" in text
+
+
 def hostile_folder(path, labels=HOSTILE):
     """Each hostile text once, with labels that take turns."""
     settings = {"task": {"name": HOSTILE[0], "labels": [{"name": HOSTILE[1], "instruction": HOSTILE[2]}]}}

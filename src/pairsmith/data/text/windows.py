@@ -2,7 +2,7 @@
 
 ``nupunkt`` finds the ends of sentences. It knows English abbreviations, initials and quotation marks, is
 written in Python, and takes linear time. A line break always ends a sentence, because in news corpora it ends
-a paragraph or a heading, and headings have no full stop.
+a paragraph or a heading, and headings have no full stop. So do the full stops of Chinese and Japanese.
 """
 
 import re
@@ -24,7 +24,11 @@ _KEPT_LENGTHS = 2**16
 
 _WORD = re.compile(r"\S+")
 # Form feed, next line and the two Unicode separators end a line, too.
-_LINE = re.compile(r"[^\n\r\v\f\x85\u2028\u2029]+")
+_BREAKS = r"\n\r\v\f\x85\u2028\u2029"
+_STOPS, _CLOSING = "。！？｡", "」』）】》”’"
+# A run of characters up to a line break or a Chinese or Japanese full stop, which no space follows. A full
+# stop before a closing bracket does not end the sentence around the bracket.
+_STRETCH = re.compile(rf"(?:[^{_BREAKS}{_STOPS}]+|[{_STOPS}](?=[{_CLOSING}{_STOPS}]))+[{_STOPS}]?|[{_STOPS}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +40,16 @@ class TextPart:
 
 
 def split_sentences(text: str) -> list[TextPart]:
-    """The sentences of an English text, in order.
+    """The sentences of a text in English or a language with the same marks, Chinese or Japanese, in order.
 
     Lines that were broken to fit a page have to be joined before. The sentences do not overlap, and there is
     only white space between them; ``text[start : start + len(sentence.text)]`` is the sentence. A blank text
     has no sentences.
     """
     return [
-        TextPart(line[0][start:end], line.start() + start)
-        for line in _LINE.finditer(text)
-        for start, end in sentence_spans(line[0], paragraph_breaks=False)
+        TextPart(stretch[0][start:end], stretch.start() + start)
+        for stretch in _STRETCH.finditer(text)
+        for start, end in sentence_spans(stretch[0], paragraph_breaks=False)
     ]
 
 

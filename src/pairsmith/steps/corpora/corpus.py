@@ -141,7 +141,7 @@ def _long_enough(least: int, record: Document) -> UnitsOfRecord:
     count = len(sentences_of(record.text))
     if count >= least:
         return _whole(record)
-    return _reject(record, TOO_SHORT, f"{count} sentences, fewer than {least}")
+    return _reject(record, TOO_SHORT, f"{count} sentence{'s' * (count != 1)}, fewer than {least}")
 
 
 def _sentences(record: Document) -> list[Unit]:

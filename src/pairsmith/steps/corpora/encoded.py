@@ -78,11 +78,12 @@ class Encoded:
         count = sum(sizes.values())
         vectors = VectorFile.write(folder, file, distinct, -(-8 * count // ALIGNED) * ALIGNED)
         if count < 2:
-            reasons = Counter(folder.manifest.counts.rejects_by_reason).most_common(1)
-            why = f" (most were left out: {reasons[0][0]}, {reasons[0][1]:,})" if reasons else ""
+            left_out = Counter(folder.manifest.counts.rejects_by_reason) + Counter(copies=total - count)
+            texts, why = count + left_out.total(), left_out.most_common(2)
+            reasons = "; ".join(f"{number:,} {reason}" for reason, number in why)
             raise InputError(
-                f"{folder.path}: {count} distinct texts of {total} have a vector{why}; a search "
-                "compares texts with their neighbours, so each corpus needs two or more"
+                f"{folder.path}: {count} of {texts:,} texts can be paired (left out: {reasons}); a search "
+                "compares texts with their neighbours, so each corpus needs two or more different ones"
             )
         return cls(folder, vectors, distinct, sizes)
 

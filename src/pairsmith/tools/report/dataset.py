@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import redacted
 from pairsmith.data.kinds import Row
-from pairsmith.runs import DatasetFolder, model_display_name
+from pairsmith.runs import DatasetFolder, Manifest, model_display_name
 from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.report.charts import COLOURS, histogram
 from pairsmith.tools.report.label_texts import similarity_by_label
@@ -73,9 +73,8 @@ def dataset_sections(
     if not folder.rows:
         warn.append(Finding("the data set has no rows", "The reasons are below, under “Rejected rows”."))
     else:
-        yield PageSection(
-            "Examples", list(examples(summary, settings, label_meanings(folder.manifest.settings)))
-        )
+        meanings = label_meanings(folder.manifest.settings)
+        yield PageSection("Examples", list(examples(summary, settings, meanings, _ranking(folder.manifest))))
         yield PageSection("Labels", list(labels(summary, warn)))
         yield PageSection("Texts and labels", list(similarity_by_label(summary, settings, encoder, warn)))
         if references:
@@ -270,12 +269,23 @@ def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
             yield ExampleRows(title, [("", shown_texts(row, summary)) for row in shared.first])
 
 
-def examples(summary: Tally, settings: ReportSettings, meanings: Mapping[str, str]) -> Iterator[Block]:
+def _ranking(manifest: Manifest) -> tuple[str, str]:
+    """The columns that may rank the rows, of which the first one that the rows have does.
+
+    Rows that ``mine`` wrote, or ``filter`` by their margins, are ranked by these; their score is the cosine.
+    """
+    by_margin = manifest.settings.get("judge") == "margin" and not manifest.settings.get("rank_by")
+    return ("margin", "score") if manifest.step == "mine" or by_margin else ("score", "margin")
+
+
+def examples(
+    summary: Tally, settings: ReportSettings, meanings: Mapping[str, str], ranking: Sequence[str]
+) -> Iterator[Block]:
     """Example rows: of each label or, if rows are ranked by a score or margin, the highest and lowest ones.
 
-    ``meanings`` says in words what each label means.
+    ``meanings`` says in words what each label means; ``ranking`` is as ``_ranking`` returns it.
     """
-    ranked = next((name for name in ("score", "margin") if name in summary.numbers), None)
+    ranked = next((name for name in ranking if name in summary.numbers), None)
     if ranked and len({row[ranked] for row in summary.rows}) > _FEW_SCORES:
         finite = [row for row in summary.rows if row[ranked] is not None and math.isfinite(row[ranked])]
         order = sorted(finite, key=lambda row: -float(row[ranked]))
