@@ -1,5 +1,7 @@
 """The mining route's trainings from Python: examples in, a model out, and no files."""
 
+from dataclasses import replace
+
 import pytest
 from tests.heard import Heard
 
@@ -72,9 +74,19 @@ def test_a_crossencoder_says_so_if_validation_cannot_choose_a_step(kind, validat
     assert trained.history.best_step == 2 or message is None
 
 
-def test_a_biencoder_says_so_if_validation_cannot_choose_a_step(tiny_bert):
+@pytest.mark.parametrize(
+    ("validation", "corpus", "counted"),
+    [
+        (SEEDS[:1], CorpusSample(), "1 validation example "),
+        ([replace(seed, output="one") for seed in SEEDS[:3]], CorpusSample(), "3 validation examples "),
+        ([replace(seed, output="one") for seed in SEEDS[:3]], CorpusSample(outputs=["other"]), ""),
+        (SEEDS[:2], CorpusSample(), ""),
+    ],
+)
+def test_a_biencoder_says_so_if_validation_cannot_choose_a_step(validation, corpus, counted, tiny_bert):
     options = BiencoderOptions(base=str(tiny_bert), kind="pairs", **FAST)
     heard = Heard()
-    trained = train_biencoder_on(SEEDS, SEEDS[:1], CorpusSample(), options, progress=heard)
-    assert trained.history.validation == {}
-    assert any(line.startswith("1 validation example cannot choose the best step:") for line in heard.lines)
+    trained = train_biencoder_on(SEEDS, validation, corpus, options, progress=heard)
+    assert bool(trained.history.validation) == (not counted)
+    told = [line for line in heard.lines if "cannot choose the best step: two or more with" in line]
+    assert [line.startswith(counted) for line in told] == [True] * bool(counted)

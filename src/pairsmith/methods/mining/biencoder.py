@@ -68,14 +68,12 @@ def train_biencoder_on(
     """Train a bi-encoder on seed pairs at each learning rate, and keep the best one (M2).
 
     The retrieval accuracy on ``validation`` chooses step and learning rate; if ``validation`` has fewer than
-    two examples, the last step at the first rate is kept.
+    two examples, or none with a negative, the last step at the first rate is kept.
     """
     if len(seeds) < 2:
         raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
     seeds = [in_window(example, options.window) for example in seeds]
     validation = [in_window(example, options.window) for example in validation]
-    if len(validation) == 1:
-        (progress or Silent()).say(cannot_choose(1, "two or more are needed, whose outputs are told apart"))
     style: Side | None = None
     if options.kind != "pairs" and options.style_weight > 0 and len(corpus.other_style) > 0:
         style = "query" if options.kind == "reading" else "document"
@@ -84,17 +82,30 @@ def train_biencoder_on(
         negatives_of(examples, corpus, options) for examples in (seeds, validation)
     )
     draw = contrastive_row_maker(seeds, draw_negatives, corpus.other_style if style else ())
+    choosable = len(validation) > 1 and _has_negatives(validation, draw_validation_negatives)
+    if validation and not choosable:
+        needed = "two or more with different outputs are needed"
+        (progress or Silent()).say(cannot_choose(len(validation), needed))
 
     def make() -> tuple[BiEncoder, TrainingTask[ContrastiveRow]]:
         torch.manual_seed(options.seed)
         encoder = load_biencoder(options)
         model = BiEncoder(encoder, scale=options.scale, style=style, style_weight=options.style_weight)
         measure = None
-        if len(validation) > 1:
+        if choosable:
             measure = partial(retrieval_accuracy, encoder, validation, draw_validation_negatives)
         return model, TrainingTask(len(seeds), draw, partial(batch_of, model), measure, "accuracy")
 
     return train_at_each_rate(make, options, progress, checkpoints)
+
+
+def _has_negatives(examples: Sequence[Example], draw_negatives: DrawNegatives) -> bool:
+    """Whether the retrieval accuracy can be below 100: without negatives the first evaluation is the best."""
+    outputs = {example.output for example in examples}
+    return any(
+        (outputs | set(draw_negatives(i, generator(0, "validation", i)))) - positives
+        for i, positives in enumerate(positive_outputs(examples))
+    )
 
 
 def load_biencoder(options: BiencoderOptions) -> SentenceTransformer:
