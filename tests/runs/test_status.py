@@ -126,6 +126,9 @@ def test_what_is_no_run_is_refused(tmp_path):
         status_lines(tmp_path / "file")
     with pytest.raises(FolderError, match="holds neither a step's work nor a recipe's run"):
         status_lines(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FolderError, match="empty is empty: no step has finished any work in it"):
+        status_lines(tmp_path / "empty")
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(FolderError, match=r"manifest\.json cannot be read"):
         status_lines(tmp_path)

@@ -40,10 +40,13 @@ class StepCommand(TyperCommand):
         ]
 
     def _option_before(self, words: Sequence[str], argument: str) -> str:
-        """The option before ``argument`` on the command line if it may be repeated; else ``""``."""
+        """The option that ``argument`` needs: one that may be repeated, or ``--data``; else empty."""
         options, before = self._options(), words[: words.index(argument)] if argument in words else ()
         name = next((word for word in reversed(before) if word.startswith("--")), "")
-        return name if getattr(options.get(name), "multiple", False) else ""
+        if getattr(options.get(name), "multiple", False):
+            return name
+        is_given = any(word == "--data" or word.startswith("--data=") for word in words)
+        return "--data" if "--data" in options and not is_given else ""
 
 
 def _unexpected(arguments: Sequence[str], option: str) -> str:

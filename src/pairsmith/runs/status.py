@@ -144,6 +144,8 @@ def _lines(path: Place) -> Iterator[str]:
         if lock.is_held(path):
             yield f"{path}: running; nothing is written yet"
             return
+        if not inside(path):
+            raise FolderError(f"{path} is empty: no step has finished any work in it; run its command again")
         raise FolderError(
             f"{path} holds neither a step's work nor a recipe's run; give a folder that was written to as "
             "--out"

@@ -73,7 +73,9 @@ def test_summaries_are_those_the_model_writes_of_the_documents(pairs, bart):
     assert [(row["input"], row["output"]) for row in rows] == list(zip(documents, written, strict=True))
     assert set(rows[0]) == {"id", "input", "output"}
     assert rows[0]["id"] == f"{text_id(documents[0])}-{text_id(written[0])}"
-    assert "rewritten by" in (pairs / "out/README.md").read_text()
+    card = (pairs / "out/README.md").read_text()
+    assert "rewritten by" in card
+    assert "| output | string | a summary that the model wrote |" in card
 
 
 def test_questions_are_written_of_answers_in_passages_and_the_rows_are_read_as_questions(pairs, bart):

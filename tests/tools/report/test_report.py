@@ -261,6 +261,8 @@ def test_a_model_and_an_evaluation(tmp_path):
                 "count": 7,
                 "negatives": "sampled",
                 "by_program": True,
+                "graded": {"all": 50.0, "pairs": 99},
+                "large": {"all": 50.0, "pairs": 100},
                 "about": {"step": "evaluate qa"},
             }
         )
@@ -272,6 +274,7 @@ def test_a_model_and_an_evaluation(tmp_path):
     assert "negativessampled" in text
     assert warnings_in(tmp_path / "two") == [
         "measured on only 7 rows, too few for reliable figures",
+        "graded: measured on only 99 pairs, too few for reliable figures",
         "measured on texts that a program wrote",
     ]
 

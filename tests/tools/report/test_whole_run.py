@@ -94,7 +94,7 @@ def test_a_plan_counts_all_rows_of_the_run_for_its_page(recipe, monkeypatch):
 def evaluated(path, value, **about):
     path.mkdir(parents=True)
     about = {"step": "evaluate sts", "inputs": {"data": "x"}, "data": "graded.tsv", **about}
-    results = {"graded": {"all": value, "all_ci": [value - 1, value + 1], "pairs": 9}, "about": about}
+    results = {"graded": {"all": value, "all_ci": [value - 1, value + 1], "pairs": 900}, "about": about}
     (path / "results.json").write_text(json.dumps(results))
 
 

@@ -182,9 +182,8 @@ def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[Genera
 def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Mapping[str, int]) -> Card:
     written = "Rows written by a language model from instructions" if generated.models else "Labelled rows"
     sentences = [generated.task.description] if generated.task else []
-    provenance = Card.provenance
-    if not generated.models:
-        provenance = "The texts are those that were given; a program cleaned them and set some apart."
+    sources = sources_of(data=[split_of(generated.source)[0]])
+    by_model = bool(generated.models) or any(credit.role == "model" for credit in sources.credits)
     sentences.append(f"{written}, without duplicates.")
     if "rows left out as near-copies" in counts:
         sentences.append(
@@ -211,9 +210,14 @@ def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Ma
         description=" ".join(sentences),
         counts=counts,
         citations=(CITATION,),
-        licence="The rights in the inputs, and the terms of the language model, apply to the texts.",
-        sources=sources_of(data=[split_of(generated.source)[0]]),
-        provenance=provenance,
-        tags=("synthetic",) if generated.models else (),
+        columns={} if by_model else {"label": "the label of the text or pair, as it was given"},
+        licence="The rights in the inputs, and the terms of the language model, apply to the texts."
+        if by_model
+        else "The rights in the texts apply.",
+        sources=sources,
+        provenance=Card.provenance
+        if by_model
+        else "The texts and their labels are those that were given; a program left some rows out.",
+        tags=("synthetic",) if by_model else (),
         task=generated.category,
     )

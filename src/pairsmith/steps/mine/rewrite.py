@@ -168,14 +168,20 @@ def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> RowsAn
 
 
 def _card(settings: RewriteSettings, source: DatasetFolder) -> Card:
-    written = "questions" if settings.kind == "reading" else "summaries"
+    written, columns = "summaries", {"input": "a document", "output": "a summary that the model wrote"}
+    if settings.kind == "reading":
+        written = "questions"
+        columns = {
+            "input": "a question that the model wrote",
+            "output": "an answer, a colon, and its passage",
+        }
     return Card(
         title=f"Pairs with {written} written by a model",
         description=(
             f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`); the {written} were "
             f"rewritten by `{model_display_name(settings.model)}`."
         ),
-        columns={"input": "a question or a document", "output": "an answer in a passage, or a summary"},
+        columns=columns,
         provenance=f"The {written} were written by a program; no person has checked them.",
         citations=(MINING,),
         licence="The rights in the texts apply.",

@@ -5,7 +5,7 @@ from typing import Any
 
 from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
-from pairsmith.steps.evaluate.results import FEW_ROWS
+from pairsmith.steps.evaluate.results import FEW_PAIRS, FEW_ROWS
 from pairsmith.tools.report.charts import lines
 from pairsmith.tools.report.origin import sources
 from pairsmith.tools.report.parts import (
@@ -59,12 +59,16 @@ def little(record: Mapping[str, Any]) -> Iterator[Finding]:
             f"the training had only {steps} step{'s' if steps > 1 else ''}, too few to learn much",
             "Make more rows, or give a smaller --batch-size or more --epochs.",
         )
-    for what in ("queries", "count"):
-        number = record.get(what)
-        if isinstance(number, int) and 0 < number < FEW_ROWS:
-            rows = "queries" if what == "queries" else "rows"
+    counts = [("", "queries", record.get("queries"), FEW_ROWS), ("", "rows", record.get("count"), FEW_ROWS)]
+    counts += [
+        (f"{shown_text(name, 60)}: ", "pairs", suite.get("pairs"), FEW_PAIRS)
+        for name, suite in record.items()
+        if isinstance(suite, Mapping)
+    ]
+    for where, rows, count, few in counts:
+        if isinstance(count, int) and 0 < count < few:
             yield Finding(
-                f"measured on only {number} {rows}, too few for reliable figures",
+                f"{where}measured on only {count} {rows}, too few for reliable figures",
                 "The figures of two models may differ by chance. Evaluate on more data.",
             )
     if record.get("by_program"):
