@@ -248,6 +248,9 @@ def test_a_threshold(world):
     border = (every[6]["score"] + every[7]["score"]) / 2
     folder = filter_pairs(settings(threshold=border), Run(tmp / "out", Silent()))
     assert folder.table().to_pylist() == every[:7]
+    few = filter_pairs(settings(threshold=border, best=4), Run(tmp / "few", Silent()))
+    reasons = Counter(row["reason"] for row in few.rejects().to_pylist())
+    assert reasons == {"not among the best": 3, f"below {border}": 5}
     assert filter_pairs(settings(threshold=1e9), Run(tmp / "none", Silent())).rows == 0
 
 

@@ -258,6 +258,14 @@ def test_the_outputs_of_another_encoder_are_refused(mined, tiny_bert, tmp_path):
         train_crossencoder(given, Run(mined / "out", Silent()))
 
 
+def test_a_folder_without_the_vectors_of_the_outputs_is_refused(tiny_bert, tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    given = crossencoder(tmp_path, tiny_bert, mined=str(kept), encoder=str(tiny_bert))
+    with pytest.raises(FolderError, match="kept has no folder outputs .*; give the folder that mine wrote"):
+        train_crossencoder(given, Run(tmp_path / "out", Silent()))
+
+
 def test_training_puts_the_encoders_prompts_before_texts(corpora, tiny_bert):
     encoder = SentenceTransformer(
         str(tiny_bert), device="cpu", prompts={"query": "ask: ", "document": "text: "}

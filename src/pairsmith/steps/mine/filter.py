@@ -155,7 +155,10 @@ def _write(
     cosine of mined pairs.
     """
     keep = ranking.kept(settings.threshold, most_kept(settings, int(ranking.wins.sum())))
-    reasons = np.where(ranking.wins, "not among the best", ranking.reasons)
+    least = -np.inf if settings.threshold is None else settings.threshold
+    low = ranking.values[ranking.order] < least
+    of_winners = np.where(low, f"below {settings.threshold}", "not among the best")
+    reasons = np.where(ranking.wins, of_winners, ranking.reasons)
     kept, rejected, why = ranking.order[keep], ranking.order[~keep], reasons[~keep]
     for number in range(max(1, -(-max(len(kept), len(rejected)) // SHARD_ROWS))):
         if writer.is_done(number):

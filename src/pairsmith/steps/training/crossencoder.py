@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.citations import MINING
-from pairsmith.core.errors import ModelError
+from pairsmith.core.errors import FolderError, ModelError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.model_names import model_revision
+from pairsmith.core.paths import is_folder, place
 from pairsmith.data.examples import Example
 from pairsmith.data.text import finder_revision
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
@@ -96,7 +97,15 @@ train_crossencoder = TrainingStep(
 
 
 def _outputs_of(mined: str) -> str:
-    """The folder inside a folder of ``mine`` that has the vectors of the outputs."""
+    """The folder inside a folder of ``mine`` that has the vectors of the outputs.
+
+    Raises a ``FolderError`` if a folder has none, as one that ``filter`` wrote.
+    """
+    if is_folder(place(mined)) and not is_folder(place(mined) / "outputs"):
+        raise FolderError(
+            f"{mined} has no folder outputs with the vectors of the outputs; give the folder that mine "
+            "wrote, not one that was made of it"
+        )
     return f"{mined.rstrip('/')}/outputs"
 
 
