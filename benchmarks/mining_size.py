@@ -122,7 +122,12 @@ def corpus(count: int) -> Any:
             for number in (range(count // SHARD) if numbers is None else numbers)
         )
 
-    return SimpleNamespace(path=Path("corpus"), shards=shards, shard_rows=lambda: [SHARD] * (count // SHARD))
+    return SimpleNamespace(
+        path=Path("corpus"),
+        shards=shards,
+        shard_rows=lambda: [SHARD] * (count // SHARD),
+        schema=lambda: pa.schema({"vector": pa.list_(pa.float32())}),
+    )
 
 
 def table(number: int, count: int, columns: Sequence[str]) -> pa.Table:
