@@ -30,9 +30,9 @@ def figure_fault(
         return None
     forms: Sequence[str] = step.figures
     data, suites = settings.get("data"), settings.get("suites")
-    if name == "evaluate-sts" and isinstance(data, str) and not data.startswith("@"):
+    if name == "evaluate-sts" and not str(data).startswith("@"):
         try:
-            forms = _with_suites(forms, data, [suites] if isinstance(suites, str) else suites)
+            forms = _with_suites(forms, str(data or ""), [suites] if isinstance(suites, str) else suites)
         except UserError:
             return None  # the step itself reports data that are missing or have faults
     names = [figure, re.sub(r"_ci(?=\.|$)", "", figure)] if intervals else [figure]

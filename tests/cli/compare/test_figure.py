@@ -72,9 +72,9 @@ def test_every_number_that_an_evaluation_gives_is_listed(step):
     figures = list(numbers_in(RESULTS[step]))
     assert figures
     for figure in figures:
-        check_figure(Measured(step=step, figure=figure))
+        check_figure(Measured(step=step, figure=figure, settings={"data": "@rows"}))
     with pytest.raises(SettingsError, match=f"{step} gives no number 'f1.wrong'"):
-        check_figure(Measured(step=step, figure="f1.wrong"))
+        check_figure(Measured(step=step, figure="f1.wrong", settings={"data": "@rows"}))
 
 
 @pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.squad import Answer, Question, to_question_table
+from pairsmith.data.squad import Answer, Question, read_questions, to_question_table
 from pairsmith.methods.mining import reader as module
 from pairsmith.methods.mining.marked import QuestionWithSpans, span_of
 from pairsmith.methods.mining.options import ReaderOptions
@@ -530,7 +530,17 @@ def mined(tmp_path):
 )
 def test_so_many_questions_are_added_in_their_order(mined, extra, expected):
     given = settings(added=list(map(str, mined)), extra=extra)
-    assert [example.id for example in added_questions(given)] == [f"q{number}" for number in expected]
+    assert [example.id for example in added_questions(given, [])] == [f"q{number}" for number in expected]
+
+
+def test_added_questions_do_not_repeat_seeds_or_validation_questions(tmp_path):
+    rows = [question("Who?", f"{n} dogs run.", "dogs", number=n) for n in range(4)]
+    added, others = write(tmp_path / "added.jsonl", rows), write(tmp_path / "others.jsonl", rows[1:3])
+    excluded = list(read_questions(str(others)))
+    given = settings(added=[str(added)])
+    assert [example.id for example in added_questions(given, excluded)] == ["q0", "q3"]
+    given = settings(added=[str(added)], extra=1)
+    assert [example.id for example in added_questions(given, excluded)] == ["q0"]
 
 
 @pytest.mark.parametrize(("extra", "count"), [(None, 5), (3, 3), (9, 5)])
@@ -546,7 +556,7 @@ def test_added_questions_are_trained_on(tiny_bert, seeds, mined, tmp_path, extra
     train_reader(given, Run(tmp_path / "out", Progress()))
     assert seen == [*(example.question for example in QUESTIONS), *["Who?"] * count]
     assert f"| added questions | {count} |" in (tmp_path / "out" / "README.md").read_text()
-    assert ("--added has 5 questions, fewer than --extra 9; all are used" in capsys.readouterr().err) == (
+    assert ("--added has 5 new questions, fewer than --extra 9; all are used" in capsys.readouterr().err) == (
         extra == 9
     )
 

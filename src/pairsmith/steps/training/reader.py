@@ -1,5 +1,6 @@
 """The step ``train-reader``: a reader trained on about a hundred questions and on mined questions (M9)."""
 
+from collections.abc import Iterable
 from itertools import chain, islice
 
 from pairsmith.core.citations import MINING
@@ -37,13 +38,14 @@ def _read(settings: TrainReaderSettings, _: int | None) -> SeedData[Question]:
             f"model {settings.base}: is already a teacher or a student; give the model "
             "that it was trained from as --base"
         )
-    seeds, added = read_question_seeds(settings.seeds), added_questions(settings)
+    seeds = read_question_seeds(settings.seeds)
     validation, left_out = read_validation_questions(settings.validation)
+    added = added_questions(settings, [*seeds.examples, *validation])
     return SeedData(seeds, validation, added, left_out)
 
 
 def _train(data: SeedData[Question], settings: TrainReaderSettings, context: TrainingContext) -> Trained:
-    data.report(context["progress"], settings.extra, "questions")
+    data.report(context["progress"], settings.extra, "new questions")
     questions = [*data.seeds.examples, *data.added]
     trained = train_reader_on(
         list(map(QuestionWithSpans.of, questions)), data.validation, settings, **context
@@ -65,7 +67,13 @@ train_reader = TrainingStep(
 """Trains a reader on seeds and added questions. ``AutoModelForQuestionAnswering`` opens the folder."""
 
 
-def added_questions(settings: TrainReaderSettings) -> list[Question]:
-    """The first ``extra`` questions of the sources in ``added``, in order; all if ``extra`` is None."""
+def added_questions(settings: TrainReaderSettings, excluded: Iterable[Question]) -> list[Question]:
+    """The first ``extra`` questions of the sources in ``added``, in order; all if ``extra`` is None.
+
+    A question that is also in ``excluded``, on the same passage, is left out: the answers of seeds are surer,
+    and validation questions must not be trained on.
+    """
+    in_excluded = {(question.question, question.context) for question in excluded}
     questions = chain.from_iterable(read_questions(source) for source in settings.added)
-    return list(islice(questions, settings.extra))
+    new = (question for question in questions if (question.question, question.context) not in in_excluded)
+    return list(islice(new, settings.extra))
