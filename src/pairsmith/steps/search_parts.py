@@ -4,6 +4,7 @@ A part is searched as a whole and saved as a shard of a dataset folder. It consi
 compares a range of queries with a range of the texts on the other side.
 """
 
+import mmap
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -162,11 +163,13 @@ class NeighbourFile:
     """The nearest neighbours of n texts: ids and similarities, both ``(n, width)``, mapped from a file.
 
     If a text has fewer than ``width`` neighbours, the last ids are ``NO_NEIGHBOUR``, and the last
-    similarities minus infinity.
+    similarities minus infinity. What was read or written in parts stays in the file, and not in memory;
+    ``mapped`` is the map of the file, or None if there is another holder of the arrays.
     """
 
     ids: NDArray[np.uint32]
     similarities: Float32s
+    mapped: mmap.mmap | None = None
 
     @classmethod
     def empty(cls, count: int, width: int, file: Path) -> Self:
@@ -176,8 +179,10 @@ class NeighbourFile:
             for placeholder in (np.uint32(NO_NEIGHBOUR), np.float32(-np.inf)):
                 for batch in in_batches(range(count * width), PAIRS_AT_ONCE):
                     np.full(len(batch), placeholder).tofile(out)
-        ids, bits = np.memmap(file, np.uint32, "r+", shape=(2, count, width))
-        return cls(ids, bits.view(np.float32))
+        with file.open("r+b") as handle:
+            mapped = mmap.mmap(handle.fileno(), 0)
+        ids, bits = np.frombuffer(mapped, np.uint32).reshape(2, count, width)
+        return cls(ids, bits.view(np.float32), mapped)
 
     def read(self, first: int, stop: int) -> Neighbours:
         """The neighbours of the texts ``first`` to ``stop`` (exclusive); the id of no neighbour is -1."""
@@ -191,6 +196,7 @@ class NeighbourFile:
             neighbours = self.read(texts.start, texts.stop)
             columns = (neighbours.ids, neighbours.similarities)
             yield texts.start, Neighbours(*(column[:, :most].contiguous() for column in columns))
+            self._release()
 
     def write(self, first: int, neighbours: Neighbours) -> None:
         """Write the first ``width`` neighbours of consecutive texts, from number ``first`` on."""
@@ -200,6 +206,15 @@ class NeighbourFile:
         # As an unsigned number, -1 is NO_NEIGHBOUR.
         self.ids[rows, :width] = neighbours.ids[:, :width].numpy().astype(np.uint32)
         self.similarities[rows, :width] = neighbours.similarities[:, :width].numpy()
+        self._release()
+
+    def _release(self) -> None:
+        """Take the file's pages out of this process's memory; they are read from the file when needed again.
+
+        Otherwise the memory of the process would grow with the file, 8 bytes for each neighbour.
+        """
+        if self.mapped is not None and hasattr(mmap, "MADV_DONTNEED"):  # Windows has no such call
+            self.mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def neighbour_rows(
