@@ -247,7 +247,7 @@ def _run_step(
 
 
 def _for_recipes(error: OtherWorkError, folder: Place) -> OtherWorkError:
-    """The error with a remedy for a step of a recipe, in which ``--fresh`` starts every step over."""
+    """``error`` with a remedy for recipes, in which ``--fresh`` would start every step over."""
     message, _, remedy = str(error).partition("\n")
     if not remedy:  # the work of another step, for which the message names the only remedy
         return error

@@ -85,7 +85,10 @@ def checked_number(value: object, name: str) -> float:
 
 
 def check_flag(value: object, name: str) -> None:
-    """Raise a ``SettingsError`` if the argument ``name`` is neither True nor False; a text would be true."""
+    """Raise a ``SettingsError`` if the argument ``name`` is neither True nor False.
+
+    Without this check, any text that is not empty, such as "no", would count as true.
+    """
     if value not in (True, False):
         raise SettingsError(f"{name} must be True or False, not {value!r:.60}")
 

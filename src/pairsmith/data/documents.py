@@ -61,7 +61,7 @@ def read_documents(
     prefer: Sequence[str] = (),
     keep: Mapping[str, str] | None = None,
     remedy: str = NAME_TEXTS,
-    on_blank: Callable[[str], object] = str,
+    on_blank: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Document]:
     """Read documents and their summaries one at a time, stripped of white space; blank ones are skipped.
 

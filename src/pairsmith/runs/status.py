@@ -161,7 +161,10 @@ def _lines(path: Place) -> Iterator[str]:
 
 
 def _runs_of_comparison(path: Place) -> list[Place]:
-    """The folders of the runs of a comparison, that of its steps under ``once`` first; else none."""
+    """The run folders of a comparison, that of its steps under ``once`` first.
+
+    The list is empty if the folder at ``path`` is no comparison.
+    """
     folders = [folder for folder in inside(path) if size_of(folder / "recipe.yaml") is not None]
     return [folder / "run" for folder in sorted(folders, key=str)]
 

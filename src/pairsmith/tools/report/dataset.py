@@ -270,9 +270,10 @@ def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
 
 
 def _ranking(manifest: Manifest) -> tuple[str, str]:
-    """The columns that may rank the rows, of which the first one that the rows have does.
+    """The columns that may rank the rows; the first of them that the rows have is used.
 
-    Rows that ``mine`` wrote, or ``filter`` by their margins, are ranked by these; their score is the cosine.
+    Rows of ``mine``, and those that ``filter`` ranked by the margin, are ranked by the margin, as their score
+    is a cosine.
     """
     by_margin = manifest.settings.get("judge") == "margin" and not manifest.settings.get("rank_by")
     return ("margin", "score") if manifest.step == "mine" or by_margin else ("score", "margin")
