@@ -297,6 +297,11 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+WORK_IS_KEPT = (
+    "finished work is kept: fix this and run the same command again, and it will continue from there"
+)
+"""The end of the message of a ``StorageError``; a step that keeps nothing replaces it."""
+
 _CAUSES = {
     errno.ENOSPC: "no space left on the device",
     errno.EROFS: "the file system is read-only",
@@ -318,10 +323,7 @@ def _explain(path: Place, error: Exception) -> str:
     why = _CAUSES.get(getattr(error, "errno", None) or 0)
     if isinstance(path, Path):
         why = f"{why or getattr(error, 'strerror', None) or error} ({_free(path)})"
-    return (
-        f"cannot write {path}: {why or reason(error)}; finished work is kept: "
-        "fix this and run the same command again, and it will continue from there"
-    )
+    return f"cannot write {path}: {why or reason(error)}; {WORK_IS_KEPT}"
 
 
 def _free(path: Path) -> str:

@@ -1,3 +1,4 @@
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -15,7 +16,7 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, StorageEr
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.metrics.squad import qa_scores
 from pairsmith.models.reader import ANSWER_TOKENS, Prediction
-from pairsmith.runs import Run
+from pairsmith.runs import Run, storage
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import qa as module
 from pairsmith.steps.evaluate import results as files
@@ -428,3 +429,19 @@ def test_a_refused_evaluation_leaves_no_folder(tmp_path, monkeypatch):
         with pytest.raises(InputError, match="no"):
             evaluate_qa(settings, Run(out, Silent()))
         assert list((tmp_path / "before").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["results.json", "predictions.jsonl"])
+def test_a_full_disk_keeps_nothing_and_leaves_no_folder(tmp_path, reader, monkeypatch, name):
+    """The disk fills up while one of the two files is written."""
+    data, real = write(tmp_path / "questions.jsonl"), storage._write_synced
+
+    def full(path, data):
+        if name in path.name:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        real(path, data)
+
+    monkeypatch.setattr(storage, "_write_synced", full)
+    with pytest.raises(StorageError, match=r"no space left .* free\); fix this and evaluate again$"):
+        evaluate_qa(settings(reader, data), Run(tmp_path / "new" / "x", Silent()))
+    assert not (tmp_path / "new").exists()

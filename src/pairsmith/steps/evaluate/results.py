@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from pairsmith import __version__
-from pairsmith.core.errors import FolderError, StorageError, UserError, redacted, redacted_values
+from pairsmith.core.errors import FolderError, PairsmithError, StorageError, redacted, redacted_values
 from pairsmith.core.paths import Place, exists, is_folder, place, reaching
 from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
@@ -23,7 +23,7 @@ from pairsmith.runs.card import fenced, repeat
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import changed_files, check_format
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import JSON, hash_bytes, hash_json, write_atomic
+from pairsmith.runs.storage import JSON, WORK_IS_KEPT, hash_bytes, hash_json, write_atomic
 from pairsmith.steps.shared import with_sources
 
 FEW_ROWS = 50
@@ -111,7 +111,7 @@ def evaluate_once(
     Returns:
         The content of ``results.json``: the figures, and their provenance (``about``).
     """
-    new_folders = _missing_folders(run.out)
+    new_folders = [] if goes_on else _missing_folders(run.out)
     earlier = claim(
         run, identity, RESULTS, read_about, extends=lambda earlier: goes_on and not earlier.complete
     )
@@ -124,11 +124,12 @@ def evaluate_once(
         if goes_on:
             begin(run, about)
         try:
-            figures, predictions = compute()
-        except UserError:
-            _remove_empty(run.out, new_folders)
+            results = write_results(run, *compute(), about)
+        except PairsmithError as error:
+            if isinstance(error, StorageError) and not goes_on:
+                error.args = (str(error).replace(WORK_IS_KEPT, "fix this and evaluate again"),)
+            _remove(run.out, new_folders)
             raise
-        results = write_results(run, figures, predictions, about)
     if compare:
         old_comparison, comparison = results.pop(AGAINST, None), compare()
         if comparison:
@@ -150,11 +151,13 @@ def _missing_folders(out: Place) -> list[Path]:
     return [folder for folder in (out, *out.parents) if not exists(folder)] if isinstance(out, Path) else []
 
 
-def _remove_empty(out: Place, new_folders: Iterable[Path]) -> None:
-    """Remove the folders that were created for an evaluation which was refused before it wrote anything."""
+def _remove(out: Place, new_folders: Iterable[Path]) -> None:
+    """Remove the folders that were created for an evaluation which failed, with its unfinished results."""
     lock.release(out)
-    with suppress(OSError):  # one is not empty
+    with suppress(OSError):  # one has other files
         for folder in new_folders:
+            for name in (PREDICTIONS, RESULTS) if folder == out else ():
+                (folder / name).unlink(missing_ok=True)
             folder.rmdir()
 
 
