@@ -137,7 +137,7 @@ def _lines(path: Place) -> Iterator[str]:
             yield from _parts_of(path)
         return
     if size_of(path / "run.json") is None:
-        if runs := _runs_of_comparison(path):
+        if runs := runs_of_comparison(path):
             for run in runs:
                 yield from _lines(run) if is_folder(run) else [f"{run}: not started"]
             return
@@ -160,7 +160,7 @@ def _lines(path: Place) -> Iterator[str]:
         yield from step_status.lines(name) if step_status else [f"{name}: {begun}"]
 
 
-def _runs_of_comparison(path: Place) -> list[Place]:
+def runs_of_comparison(path: Place) -> list[Place]:
     """The run folders of a comparison, that of its steps under ``once`` first.
 
     The list is empty if the folder at ``path`` is no comparison.

@@ -329,6 +329,16 @@ def test_a_comparison_has_a_page_of_its_own(tmp_path):
         page_of(tmp_path / "in", tmp_path / "out")
 
 
+def test_what_is_left_of_a_comparison_is_named(tmp_path):
+    for seed in (1, 2, 3):
+        (tmp_path / f"seed-{seed}" / "run").mkdir(parents=True)
+        (tmp_path / f"seed-{seed}" / "recipe.yaml").write_text("name: c\n")
+    (tmp_path / "seed-1" / "run" / "results.json").write_text("{}")
+    message = r"comparison that is not finished \(left to do: seed-2, seed-3\); .* such as .*seed-1.run$"
+    with pytest.raises(FolderError, match=message):
+        page_of(tmp_path, tmp_path / "out")
+
+
 def test_the_command_says_where_the_page_is(tmp_path, capfd):
     folder(tmp_path / "in", SHARDS)
     with pytest.raises(SystemExit) as stop:

@@ -13,6 +13,7 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, size_of
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, resolve_dtype
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.status import runs_of_comparison
 from pairsmith.runs.storage import write_atomic
 from pairsmith.tools.record import recorded
 from pairsmith.tools.report.classified import classified_sections
@@ -91,6 +92,13 @@ def record_name(folder: Place) -> str:
             raise FolderError(
                 f"--data {folder} is the folder of a comparison: read its page, {COMPARISON}; for a report "
                 "on rows, give the folder of one seed's run in it"
+            )
+        if runs := runs_of_comparison(folder):
+            left = ", ".join(run.parent.name for run in runs if size_of(run / RESULTS) is None)
+            raise FolderError(
+                f"--data {folder} is the folder of a comparison that is not finished (left to do: "
+                f"{left or 'its page'}); give its command again, or give the folder of one run, such as "
+                f"{runs[0]}"
             )
         if size_of(folder) is not None:
             what = "this is a file, not a folder"
