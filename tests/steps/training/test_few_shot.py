@@ -556,6 +556,25 @@ def test_seeds_without_an_answer_are_counted(corpora, tiny_bert, trains, capsys)
     assert "| seeds | 3 |\n| seeds without an answer left out | 1 |" in (out / "README.md").read_text()
 
 
+@pytest.mark.parametrize("name", ["biencoder", "crossencoder"])
+def test_validation_questions_without_an_answer_are_counted(tmp_path, tiny_bert, name, capsys):
+    train, model, _ = TWICE[name]
+    validation = Path(MAKERS["reading"](tmp_path / "validation.jsonl", [0, 1, 1, 2]))
+    rows = [json.loads(line) for line in validation.read_text().splitlines()]
+    write(validation, [*rows[:3], {**rows[3], "answers": {"text": [], "answer_start": []}}])
+    seeds = MAKERS["reading"](tmp_path / "seeds.jsonl", [3, 4])
+    given = model(
+        base=str(tiny_bert),
+        seeds=str(seeds),
+        validation=str(validation),
+        kind="reading",
+        steps=1,
+        device="cpu",
+    )
+    train(given, Run(tmp_path / "out", Progress()))
+    assert "1 of 4 validation questions have no answer and are left out" in capsys.readouterr().err
+
+
 TWICE = {
     "biencoder": (train_biencoder, TrainBiencoderSettings, "pairs"),
     "crossencoder": (train_crossencoder, TrainCrossencoderSettings, "pairs"),
@@ -640,7 +659,9 @@ def test_pairs_scored_low_are_no_positives(corpora, tiny_bert, capsys, train, co
     given = {"seeds": seeds, "validation": seeds, "base": str(tiny_bert), **FAST, "steps": 1}
     step, model = TWICE[train][:2]
     step(model(**given), Run(corpora / "out", Progress()))
-    assert "4 of 10 pairs have a score below --least-score" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "4 of 10 pairs have a score below --least-score" in said
+    assert "4 of 10 validation pairs have a score below --least-score and are left out" in said
     card = (corpora / "out/README.md").read_text()
     assert "| seeds | 6 |\n| pairs below the least score left out | 4 |" in card
     assert "| validation examples | 6 |" in card

@@ -34,11 +34,9 @@ class _Data(SeedData[Example]):
 
 
 def _read(settings: TrainBiencoderSettings, _: int | None) -> _Data:
-    return _Data(
-        read_seeds(settings.seeds, settings.kind, settings.least_score),
-        read_validation(settings),
-        corpus=corpus_sample(settings),
-    )
+    seeds = read_seeds(settings.seeds, settings.kind, settings.least_score)
+    validation, left_out = read_validation(settings)
+    return _Data(seeds, validation, left_out=left_out, corpus=corpus_sample(settings))
 
 
 def _train(data: _Data, settings: TrainBiencoderSettings, context: TrainingContext) -> Trained:

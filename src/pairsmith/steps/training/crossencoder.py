@@ -54,7 +54,8 @@ class _Data(SeedData[Example]):
 def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
     seeds = read_seeds(settings.seeds, settings.kind, settings.least_score)
     examples = [in_window(example, settings.window) for example in seeds.examples]
-    validation = [in_window(example, settings.window) for example in read_validation(settings)]
+    validation, left_out = read_validation(settings)
+    validation = [in_window(example, settings.window) for example in validation]
     mined = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
     encoder = settings.encoder
     if mined and encoder and mined.manifest.models.get("encoder") != model_revision(encoder):
@@ -62,7 +63,7 @@ def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
             f"model {encoder}: {mined.path} was encoded by another model, or by other weights of this "
             "model; give the same --encoder as to mine"
         )
-    return _Data(replace(seeds, examples=examples), validation, mined=mined)
+    return _Data(replace(seeds, examples=examples), validation, left_out=left_out, mined=mined)
 
 
 def _train(data: _Data, settings: TrainCrossencoderSettings, context: TrainingContext) -> Trained:

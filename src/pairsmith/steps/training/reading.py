@@ -82,7 +82,7 @@ class SeedData(Generic[E]):
     seeds: Seeds[E]
     validation: Sequence[E]
     added: Sequence[E] = ()  # training examples besides the seeds, such as mined ones
-    left_out: str = ""  # how many validation questions were left out, to be reported
+    left_out: str = ""  # how many validation examples were left out, and why, to be reported
 
     @property
     def examples(self) -> int:
@@ -113,7 +113,7 @@ class TrainingData(Generic[C]):
         unread: the number of rows that were only counted, because a plan reads a limited number.
         validation: the validation examples; may be empty.
         unanswered: the number of questions without an answer; ``infuse`` alone trains on them.
-        left_out: how many validation questions were left out, to be reported.
+        left_out: how many validation examples were left out, and why, to be reported.
     """
 
     training: C
@@ -159,8 +159,12 @@ def read_validation_questions(source: str | None) -> tuple[list[Question], str]:
     answered = AnsweredQuestions()
     questions = list(answered.read(source))
     total = len(questions) + answered.unanswered
-    left_out = f"{answered.unanswered:,} of {total:,} validation questions have no answer and are left out"
-    return questions, left_out if answered.unanswered else ""
+    return questions, _left_out(answered.unanswered, total, "questions have no answer")
+
+
+def _left_out(count: int, total: int, reason: str) -> str:
+    """A message about ``count`` validation examples that were left out; empty if there are none."""
+    return f"{count:,} of {total:,} validation {reason} and are left out" if count else ""
 
 
 def read_seeds(source: str, kind: ExampleKind, least: float = 0.0) -> Seeds[Example]:
@@ -189,10 +193,24 @@ def matching(examples: Sequence[Example], kind: ExampleKind, least: float, sourc
     return positives
 
 
-def read_validation(settings: TrainBiencoderSettings | TrainCrossencoderSettings) -> list[Example]:
-    """The validation examples, if any; pairs need the same least score as seeds."""
+def read_validation(
+    settings: TrainBiencoderSettings | TrainCrossencoderSettings,
+) -> tuple[list[Example], str]:
+    """The validation examples, if any, and a message on those that were left out.
+
+    Pairs need the same least score as seeds, and questions an answer.
+    """
     source, kind = settings.validation, settings.kind
-    return matching(read_examples(source, kind), kind, settings.least_score, source) if source else []
+    if not source:
+        return [], ""
+    examples = read_examples(source, kind)
+    kept = matching(examples, kind, settings.least_score, source)
+    if kind == "reading":
+        questions = list(read_questions(source, unanswered=True))
+        unanswered = sum(not question.answers for question in questions)
+        return kept, _left_out(unanswered, len(questions), "questions have no answer")
+    low = len(examples) - len(kept)
+    return kept, _left_out(low, len(examples), "pairs have a score below --least-score")
 
 
 def read_question_seeds(source: str) -> Seeds[Question]:
