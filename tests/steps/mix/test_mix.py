@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from tests.folders import write_folder
 from tests.planned import planned
 from tests.tools.report.test_rows import folder
 
@@ -67,6 +68,25 @@ def test_a_mixture_of_mixtures_says_where_each_row_was_first(tmp_path):
     again = mixed(tmp_path, str(mixture.path), one, out="again")
     assert {json.loads(row["row"])["source"] for row in again.rejects().to_pylist()} == {"a.jsonl"}
     assert {row["source"].count("/") for row in again.table().to_pylist()} == {1, 2}
+
+
+def test_the_card_says_what_the_columns_of_the_sources_mean(tmp_path):
+    inputs = {"judged": "a cosine", "scored": "a cosine", "counted": "a share of words"}
+    for name, meaning in inputs.items():
+        table = to_table([ScoredPair("1", f"{name} a", f"{name} b", 1.0)], SCORED_PAIR)
+        write_folder(tmp_path / name, {"train": table}, columns={"score": meaning})
+    folders = [str(tmp_path / name) for name in inputs]
+    columns = mixed(tmp_path, *folders).manifest.about.columns
+    assert columns["score"] == "a cosine; or a share of words"
+    assert columns["sentence1"] == "the first text"
+    assert columns["source"].startswith("the data set that the row is from")
+    table = to_table([MinedPair("1", "who?", "she", 1.0, 0.5)], MINED_PAIR)
+    mined = write_folder(
+        tmp_path / "mined", {"train": table}, columns={"input": "a query", "score": "a margin"}
+    )
+    assert mixed(tmp_path, str(mined.path), out="pairs").manifest.about.columns["input"] == "a query"
+    scored = mixed(tmp_path, str(mined.path), folders[0], pairs_as=1.0, out="both")
+    assert scored.manifest.about.columns["score"] == "a cosine"  # the margin is not the score of the mixture
 
 
 def test_postprocess_keeps_where_rows_of_a_mixture_are_from(tmp_path):

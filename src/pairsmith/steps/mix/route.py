@@ -4,7 +4,7 @@ sources -> rows of one kind -> without duplicates -> a share of each source -> r
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of, summary
+from pairsmith.runs.card import MEANING
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import nothing_to_do
@@ -49,7 +50,8 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     become rejects.
     """
     refuse_sources(run, data=settings.data)
-    kinds = mixed_kinds({source: row_kind(source) for source in settings.data}, settings)
+    own_kinds = {source: row_kind(source) for source in settings.data}
+    kinds = mixed_kinds(own_kinds, settings)
     kind, names = common_kind(kinds), mixed_source_names(settings.data)
     splits = {source: to_train_on(source, "mixed", run.progress.say) for source in kinds}
     schema = pa.schema([*kind.schema, ("source", pa.string())])
@@ -65,7 +67,8 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     writer.commit_all(
         {"train": pa.Table.from_pylist(mixture.rows, schema)}, to_table(mixture.rejects, REJECT)
     )
-    folder = writer.finish(_card(kind, mixture.counts, settings.data))
+    unchanged = [source for source in kinds if kinds[source] is own_kinds[source]]
+    folder = writer.finish(_card(kind, mixture.counts, settings.data, meanings(unchanged, kind)))
     if settings.rows and len(mixture.rows) < settings.rows:
         run.progress.say(
             f"{len(mixture.rows):,} rows, not {settings.rows:,}: a source has too few rows for its share"
@@ -125,6 +128,16 @@ def origins(source: str) -> list[str]:
         return []
     column = folder.table(split_of(source)[1] or "train", ["source"]).column(0)
     return [str(origin) for origin in column.to_pylist()]
+
+
+def meanings(sources: Iterable[str], kind: RowKind) -> dict[str, str]:
+    """The meanings of the columns of ``kind`` in the cards of the sources, each once, as far as they say."""
+    folders = [DatasetFolder.open(own) for own in map(own_folder, sources) if own]
+    cards = [{**MEANING, **folder.manifest.about.columns} for folder in folders]
+    by_name = {
+        name: dict.fromkeys(card[name] for card in cards if name in card) for name in kind.schema.names
+    }
+    return {name: "; or ".join(said) for name, said in by_name.items() if said}
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,13 +277,16 @@ def plan_mix(settings: MixSettings, before: Before) -> Estimate:
     )
 
 
-def _card(kind: RowKind, counts: Mapping[str, int], sources: Sequence[str]) -> Card:
+def _card(
+    kind: RowKind, counts: Mapping[str, int], sources: Sequence[str], columns: Mapping[str, str]
+) -> Card:
     return Card(
         f"A mixture of {len(sources)} data sets",
         f"Rows of several data sets: {kind.name}. The column `source` says which one a row is from.",
         counts={f"rows from {source}": count for source, count in counts.items()},
         columns={
-            "source": "the data set that the row is from; if that is a mixture, followed by the source there"
+            **columns,
+            "source": "the data set that the row is from; if that is a mixture, followed by the source there",
         },
         provenance="The rows are those of the data sets named here.",
         tags=(),
