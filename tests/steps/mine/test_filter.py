@@ -731,6 +731,28 @@ def test_likeness_to_the_seeds_is_learned_from_them_and_from_the_pairs(world, ti
     assert plan_filter(given, {}).seconds < 20
 
 
+def test_likeness_compares_windows_of_the_seeds_passages_with_mined_windows(tmp_path):
+    window = "It rains in Rome today."
+    row = MinedAnswer(
+        "1", "where?", f"Rome: {window}", 1.0, 0.5, window, {"text": ["Rome"], "answer_start": [12]}
+    )
+    passage = f"Snow fell in Oslo. {window} Nobody saw the sun in Paris."
+    seeds = [
+        {
+            "context": passage,
+            "question": f"Where is {answer}?",
+            "answers": {"text": [answer], "answer_start": [passage.index(answer)]},
+        }
+        for answer in ("Oslo", "Rome")
+    ]
+    (tmp_path / "seeds.jsonl").write_text("".join(json.dumps(seed) + "\n" for seed in seeds))
+    pairs = to_table([row, row], MINED_ANSWER)
+    of_seeds, mined = judges.judge_examples(pairs, "", str(tmp_path / "seeds.jsonl"), Silent())
+    # The longest mined window has five words.
+    assert of_seeds["output"].to_pylist() == ["Oslo: Snow fell in Oslo.", f"Rome: {window}"]
+    assert mined["output"].to_pylist() == [f"Rome: {window}"] * 2
+
+
 def test_likeness_ranks_scored_pairs_too_by_itself(world, tiny_bert, capsys):
     tmp, settings = world
     scored = [

@@ -13,6 +13,8 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import ExampleKind, read_examples
 from pairsmith.data.schemas import rows_at
+from pairsmith.data.text import count_words
+from pairsmith.methods.mining.sampled_negatives import in_window
 from pairsmith.methods.mining.seed_classifier import SeedClassifier
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
@@ -195,7 +197,8 @@ def _vectors(
 def judge_examples(pairs: pa.Table, task: str, source: str, progress: Progress) -> JudgeExamples:
     """The training data of the judge likeness: the seeds in ``source``, and evenly spaced pairs.
 
-    ``task`` is the task of the pairs' folder.
+    ``task`` is the task of the pairs' folder. The passages of seeds are cut to windows as long as the longest
+    one of the mined pairs; else the classifier would learn to tell whole passages from windows.
     """
     kind: ExampleKind = "summaries" if task == "summarization" else "pairs"
     if {"context", "answers"} <= set(pairs.column_names):
@@ -212,9 +215,12 @@ def judge_examples(pairs: pa.Table, task: str, source: str, progress: Progress) 
             f"{len(labelled) - len(seeds):,} of {len(labelled):,} seeds are scored below {LEAST_SCORE:g}, so "
             "they are left out"
         )
-    texts = ([seed.input for seed in seeds], [seed.output for seed in seeds])
     places = np.unique(np.linspace(0, pairs.num_rows - 1, LEARNED_FROM).astype(np.int64))
-    mined = rows_at(pairs.select(list(text_names(pairs))), places)
+    mined = rows_at(pairs, places)
+    if kind == "reading":
+        longest = max(map(count_words, mined["context"].to_pylist()))
+        seeds = [in_window(seed, longest) for seed in seeds]
+    texts = ([seed.input for seed in seeds], [seed.output for seed in seeds])
     progress.say(f"a classifier is trained to tell {len(seeds):,} seeds from {mined.num_rows:,} of the pairs")
     return pa.table(dict(zip(text_names(pairs), texts, strict=True))), mined
 
