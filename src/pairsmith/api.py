@@ -22,7 +22,7 @@ from pairsmith.core.errors import InputError, SettingsError, errors_in_other_wor
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.validation import options_of, refuse_options_of_steps
-from pairsmith.data.labelled_texts import LabelledTexts
+from pairsmith.data.labelled_texts import LabelledTexts, label_name, spelled_as
 from pairsmith.data.schemas import SCORED_PAIR, GradedPair, LabelledPair, LabelledText, ScoredPair, to_table
 from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.data.tasks import TaskSpec
@@ -98,8 +98,8 @@ def train_encoder(
     Args:
         encoder: the encoder to train, in place.
         pairs: training pairs with scores from -1 to 1, such as the rows that ``generate_pairs`` returns.
-        validation: two or more pairs, with different scores, by which the best step is chosen; without them,
-            the last step is kept.
+        validation: two or more pairs, with different scores, by which the best step is chosen; without such
+            pairs the last step is kept, and ``progress`` says so.
         progress: shows the progress of the training; by default nothing is shown.
         options: the fields of ``EncoderOptions`` by name, such as ``objective="contrastive"`` or
             ``learning_rate=1e-4``. Options of the encoder itself (layers, attention, pooling, device, longest
@@ -109,8 +109,7 @@ def train_encoder(
         how the training went: the number of steps, the best step, and the figures on the validation pairs.
 
     Raises:
-        InputError: there are no pairs, they are of another class, the objective can train on none of them, or
-            the validation pairs have a single score.
+        InputError: there are no pairs, they are of another class, or the objective can train on none of them.
         ModelError: the training diverged.
         SettingsError: an option is unknown or has an invalid value, or it is an argument of ``load_encoder``,
             or it has an effect only in a training with a folder; or the encoder is not loaded.
@@ -126,11 +125,6 @@ def train_encoder(
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     rows = checked_rows(pairs, "pairs", ScoredPair)
     check_not_empty(rows, "pairs", "ScoredPair")
-    if held_out and len({pair.score for pair in held_out}) < 2:
-        raise InputError(
-            "validation has a single score; Spearman's correlation needs two or more pairs with different "
-            "scores: give more, or none to keep the last step"
-        )
     return train_encoder_on(
         encoder, _table(rows), _table(held_out) if held_out else None, how, progress=progress
     )
@@ -197,13 +191,14 @@ def evaluate_classification(
     bootstrap, seed = checked_whole_number(bootstrap, "bootstrap"), checked_whole_number(seed, "seed")
     columns = _columns(texts, "texts")
     check_not_empty(columns.texts, "texts", "LabelledText")
-    if unknown := sorted(set(columns.labels) - set(classifier.labels)):
+    gold = spelled_as(classifier.labels, columns.labels)
+    if unknown := sorted(set(gold) - set(classifier.labels)):
         raise InputError(
             f"the classifier does not know the labels {', '.join(unknown)}; it knows "
             f"{', '.join(classifier.labels)}"
         )
     best = classifier.scores(columns.texts).argmax(axis=1).tolist()
-    return classification_figures(classifier.labels, columns.labels, best, bootstrap=bootstrap, seed=seed)
+    return classification_figures(classifier.labels, gold, best, bootstrap=bootstrap, seed=seed)
 
 
 def evaluate_sts(
@@ -320,7 +315,7 @@ def _check_labels(rows: Sequence[GeneratedRow], task: TaskSpec) -> None:
 def _columns(rows: Sequence[LabelledText], name: str) -> LabelledTexts:
     """The texts and labels of the argument ``name``; an ``InputError`` if one of them is blank."""
     rows = checked_rows(rows, name, LabelledText)
-    columns = LabelledTexts([row.text for row in rows], [row.label for row in rows], 0)
+    columns = LabelledTexts([row.text for row in rows], [label_name(row.label) for row in rows], 0)
     check_not_blank(columns.texts, f"the text of {name}")
     check_not_blank(columns.labels, f"the label of {name}")
     return columns

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +102,15 @@ def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> lis
             )
     by_label = {label_name(old): new for old, new in names.items()}
     return [by_label.get(label, label) for label in labels]
+
+
+def spelled_as(known: Collection[str], labels: Sequence[str]) -> list[str]:
+    """``labels``, as ``read_label`` returns them, in the spelling of ``known``, which may have 1.0 for ``1``.
+
+    Labels that are not among ``known`` stay as they are.
+    """
+    spelling = {label_name(label): label for label in known}
+    return [label if label in known else spelling.get(label_name(label), label) for label in labels]
 
 
 def label_name(text: str) -> str:

@@ -14,11 +14,12 @@ from sentence_transformers import SentenceTransformer
 from tests.folders import write_folder
 from tests.heard import Heard
 
+import pairsmith
 from pairsmith.__main__ import main
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.schemas import LABELLED_PAIR, SCORED_PAIR
+from pairsmith.data.schemas import LABELLED_PAIR, SCORED_PAIR, ScoredPair
 from pairsmith.methods.dino import encoder as module
 from pairsmith.methods.dino.encoder import train_encoder_on, validation_spearman
 from pairsmith.methods.dino.training_options import EncoderOptions
@@ -173,6 +174,15 @@ def test_a_base_that_was_better_than_every_step_is_told(before, told):
     assert str(training) == f"best step 100 of 200, validation spearman 71.8{told}"
     start = None if before is None else pytest.approx(before)
     assert training.to_json()["validation"][0] == {"step": 0, "spearman": start}
+
+
+def test_from_python_validation_pairs_with_a_single_score_keep_the_last_step(tiny_gpt2):
+    rows = [ScoredPair(str(n), f"a dog {n}", f"a hound {n}", n / 2) for n in range(3)]
+    heard = Heard()
+    encoder = load_sentence_encoder(str(tiny_gpt2), device="cpu")
+    history = pairsmith.train_encoder(encoder, rows, rows[:1], progress=heard, max_steps=1)
+    assert (history.best_step, history.validation) == (1, {})
+    assert any("1 validation example cannot choose the best step" in line for line in heard.lines)
 
 
 def test_a_training_that_makes_the_base_worse_says_so(tiny_gpt2, tmp_path, capsys, monkeypatch):

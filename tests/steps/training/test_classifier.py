@@ -432,6 +432,20 @@ def test_from_python(tiny_bert):
         pairsmith.evaluate_classification(classifier, [])
 
 
+@pytest.mark.parametrize("names", [("1", "2.5"), ("1.0", "2.5")])
+def test_from_python_a_label_matches_however_it_is_spelled(tiny_bert, names):
+    encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
+    width = encoder.get_embedding_dimension()
+    classifier = TextClassifier(
+        encoder, names, np.zeros((2, width), np.float32), np.array([1, 0], np.float32)
+    )
+    rows = [LabelledText(label, f"a film of {label}", label) for label in ("1", "1.0", "2.5")]
+    figures = pairsmith.evaluate_classification(classifier, rows, bootstrap=0)
+    assert [figures["labels"][name]["count"] for name in names] == [2, 1]
+    learned = pairsmith.train_classifier(encoder, [*rows, LabelledText("4", "a play", "2.50")], c=[1.0])
+    assert learned.labels == ("1", "2.5", "2.50")
+
+
 def test_a_classifier_by_hand(tiny_bert):
     encoder = load_sentence_encoder(str(tiny_bert), device="cpu")
     width = encoder.get_embedding_dimension()

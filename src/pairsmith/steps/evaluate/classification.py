@@ -7,7 +7,7 @@ from typing import Any
 
 from pairsmith.core.errors import InputError, known_names_hint, one_line
 from pairsmith.core.progress import Progress
-from pairsmith.data.labelled_texts import LabelledTexts, label_name, read_labelled_texts, renamed
+from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts, renamed, spelled_as
 from pairsmith.methods.dino.evaluation import classification_figures
 from pairsmith.models.classifier import choose_classifier
 from pairsmith.models.trained_on import fingerprint_of
@@ -35,9 +35,7 @@ def _gold_labels(
     settings: EvaluateClassificationSettings, rows: LabelledTexts, labels: Collection[str]
 ) -> list[str]:
     """The model's label for the label of each text; an ``InputError`` if it is not among its ``labels``."""
-    gold = renamed(rows.labels, settings.mapping(), settings.data)
-    spelled = {label_name(label): label for label in labels}  # the model may spell the label 1 as 1.0
-    gold = [label if label in labels else spelled.get(label_name(label), label) for label in gold]
+    gold = spelled_as(labels, renamed(rows.labels, settings.mapping(), settings.data))
     if unknown := sorted(set(gold) - set(labels)):
         raise InputError(_unknown_labels(settings, unknown, sorted(labels)))
     return gold
