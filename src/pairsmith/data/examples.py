@@ -1,13 +1,15 @@
 """Seeds: human-labelled pairs of an input and an output, for each kind of task."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import read_documents
-from pairsmith.data.readers import at_least_one, read_inputs_and_outputs, read_pairs
-from pairsmith.data.squad import read_questions
+from pairsmith.data.readers import at_least_one, graded_rows, read_inputs_and_outputs
+from pairsmith.data.sources import Columns, Source, open_source
+from pairsmith.data.squad import open_questions, read_questions
 
 ExampleKind = Literal["pairs", "reading", "summaries", "scored"]
 """pairs: any two texts; reading: a question, and an answer in a passage; summaries: a document and its
@@ -17,6 +19,9 @@ _SUMMARIES = (
     "the kind summaries needs the columns document and summary, so rename those that hold the documents and "
     "their summaries"
 )
+
+_FAULTS = 5
+"""Largest number of rows whose faults an error tells."""
 
 FEW = 10
 """With fewer seeds than this, a training reports that they are hardly enough to learn from."""
@@ -44,12 +49,41 @@ def read_examples(source: str, kind: ExampleKind) -> list[Example]:
     """The examples in a file, dataset folder or Hub data set, without duplicates, in order.
 
     The rows are read by ``read_inputs_and_outputs`` for the kind ``pairs``, by ``read_questions`` for
-    ``reading``, by ``read_documents`` for ``summaries``, and by ``read_pairs`` for ``scored``.
+    ``reading``, by ``read_documents`` for ``summaries``, and by ``graded_rows`` for ``scored``. They are few,
+    so that an ``InputError`` tells the faults of all of them.
     """
-    return list(dict.fromkeys(at_least_one(each_example(source, kind), f"{source} holds no examples")))
+    return list(dict.fromkeys(at_least_one(all_examples(source, kind), f"{source} holds no examples")))
 
 
-def each_example(source: str, kind: ExampleKind) -> Iterator[Example]:
+def all_examples(source: str, kind: ExampleKind) -> list[Example]:
+    """The examples of ``read_examples`` with duplicates."""
+    try:
+        return list(each_example(source, kind))
+    except InputError:
+        opened = open_questions(source) if kind == "reading" else open_source(source)
+        rows: list[tuple[str, Columns]] = []
+        with suppress(InputError):  # the file itself is damaged further on
+            for row in opened.rows():
+                rows.append(row)
+
+        def fault(*some: tuple[str, Columns]) -> str:
+            try:
+                list(each_example(Source(opened.name, lambda: iter(some)), kind))
+            except InputError as error:
+                return str(error)
+            return ""
+
+        # The names of the columns are those of a first row without a fault.
+        first = next((row for row in rows if not fault(row)), None)
+        faults = [text for row in rows if (text := fault(first, row))] if first else []
+        if len(faults) < 2:
+            raise
+        more = f"\nand {len(faults) - _FAULTS:,} more" if len(faults) > _FAULTS else ""
+        told = "\n".join(faults[:_FAULTS])
+        raise InputError(f"{len(faults):,} of {len(rows):,} rows have a fault:\n{told}{more}") from None
+
+
+def each_example(source: str | Source, kind: ExampleKind) -> Iterator[Example]:
     """The examples of ``read_examples``, one at a time and with duplicates."""
     if kind == "reading":
         for question in read_questions(source):
@@ -65,10 +99,10 @@ def each_example(source: str, kind: ExampleKind) -> Iterator[Example]:
                 )
             yield Example(document.text, document.summary)
     elif kind == "scored":
-        for pair in read_pairs(source):
+        for where, _, pair in graded_rows(open_source(source)):
             if not 0 <= pair.score <= 1:
                 raise InputError(
-                    f"{source}: a score is {pair.score:g}; scores have to lie between 0 "
+                    f"{where}: the score is {pair.score:g}; scores have to lie between 0 "
                     "and 1: divide scores on another scale by the highest score of that scale"
                 )
             yield Example(pair.sentence1, pair.sentence2, score=pair.score)

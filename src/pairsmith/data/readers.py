@@ -89,7 +89,7 @@ def graded_rows(source: Source) -> Iterator[tuple[str, Columns, GradedPair]]:
             yield where, row, GradedPair(*two_texts(row, names, where), number)
 
 
-def read_inputs_and_outputs(source: str | Place) -> Iterator[GradedPair]:
+def read_inputs_and_outputs(source: str | Place | Source) -> Iterator[GradedPair]:
     """Read pairs of texts from the columns input and output, or sentence1 and sentence2.
 
     If the texts are sentence1 and sentence2, a column score, or else label, has the score of each pair: how

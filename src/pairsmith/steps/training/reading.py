@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
-from pairsmith.data.examples import FEW, Example, ExampleKind, each_example, read_examples
+from pairsmith.data.examples import FEW, Example, ExampleKind, all_examples, read_examples
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.steps.shared import with_sources
@@ -169,7 +169,7 @@ def _left_out(count: int, total: int, reason: str) -> str:
 
 def read_seeds(source: str, kind: ExampleKind, least: float = 0.0) -> Seeds[Example]:
     """The distinct seeds in a source; for kind ``pairs``, those with a score of ``least`` or more."""
-    examples = list(each_example(source, kind))
+    examples = all_examples(source, kind)
     positives = matching(examples, kind, least, source)
     seeds = _distinct(positives, lambda example: example, source)
     if kind == "reading":
