@@ -431,6 +431,7 @@ def test_numpy_texts_become_plain_texts():
             lambda: pairsmith.run_recipe({"steps": []}, "out"),
             "recipe must be the name of a recipe or the path",
         ),
+        (lambda: pairsmith.run_recipe("x" * 300, "out"), "no shipped recipe is called 'xxx"),
         (
             lambda: pairsmith.run_recipe("quickstart", None),
             "out must be the path of a folder, not of the type NoneType",

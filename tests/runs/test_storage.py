@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError, StorageError
+from pairsmith.core.paths import inside
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, from_table, to_table
 from pairsmith.runs import hash_file, hash_source, storage, write_json
 from pairsmith.runs.identity import Identity
@@ -199,6 +200,11 @@ class TestHashes:
         monkeypatch.setattr(storage, "hash_file", denied)
         with pytest.raises(InputError, match=r"a\.txt cannot be read: Permission denied"):
             hash_source(tmp_path / "a.txt")
+
+
+def test_a_folder_whose_name_is_too_long_is_a_storage_error():
+    with pytest.raises(StorageError, match=r"xxx cannot be read: File name too long$"):
+        inside(Path("x" * 300))
 
 
 def test_mapped_rows_are_not_held_in_memory(tmp_path, monkeypatch):

@@ -54,8 +54,7 @@ def _shipped(name: str, below: str, what: str) -> Path:
     folder = _PACKAGE / "recipes"
     if not folder.is_dir():
         folder = _CHECKOUT / "recipes"
-    path = folder / below / f"{name}.yaml"
-    if not path.is_file():
-        shipped = [file.stem for file in (folder / below).glob("*.yaml")]
+    shipped = {file.stem: file for file in (folder / below).glob("*.yaml")}
+    if name not in shipped:
         raise SettingsError(f"no shipped {what} is called {name!r}; {known_names_hint(name, shipped)}")
-    return path
+    return shipped[name]

@@ -166,9 +166,9 @@ def exists(path: Place) -> bool:
 
 def inside(folder: Place) -> list[Place]:
     """The files and folders directly in ``folder``; empty if there is no such folder."""
-    if isinstance(folder, Path):
-        return list(folder.iterdir()) if folder.is_dir() else []
     with reaching(folder, StorageError):
+        if isinstance(folder, Path):
+            return list(folder.iterdir()) if folder.is_dir() else []
         try:
             paths = folder.fs.ls(folder.path, detail=False)
         except (FileNotFoundError, NotADirectoryError):
