@@ -9,6 +9,7 @@ from typing import Self
 import pytest
 import yaml
 from pydantic import Field, ValidationError, model_validator
+from tests.heard import Heard
 
 import pairsmith
 from pairsmith.cli.expansion import expanded_steps
@@ -1339,6 +1340,22 @@ def test_faults_name_keys_of_the_recipe_and_not_options_of_a_command(recipe):
     assert faults(path, STEPS) == [
         "small.yaml:3: b.settings: cue has no effect without judge likelihood; leave it out"
     ]
+
+
+def test_messages_name_keys_of_the_recipe_and_not_options_of_a_command(recipe, calls, steps, tmp_path):
+    def make(settings, run):
+        run.progress.say("a larger --top-p gives more; --fresh starts over")
+        run.progress.result("--top-p")
+        with run.progress.task("make", 1, "rows") as bar:
+            bar.advance()
+        calls.make(settings, run)
+
+    steps["make"] = replace(steps["make"], work=make)
+    path = recipe("name: a\nsteps:\n  - {name: rows, step: make, settings: {inputs: ./texts.txt}}\n")
+    heard = Heard()
+    run_recipe(load_recipe(path, steps), tmp_path / "run", heard)
+    assert "a larger rows.top_p gives more; --fresh starts over" in heard.lines
+    assert any(line.startswith("make: 1/1 rows") for line in heard.lines)
 
 
 def test_a_seed_that_a_step_refuses_is_that_of_the_call(recipe):

@@ -26,7 +26,7 @@ from pairsmith.core.errors import (
 )
 from pairsmith.core.model_files import trim
 from pairsmith.core.paths import MANIFEST, Place, exists, inside, is_folder, place, reaching, size_of
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import InOtherWords, Progress
 from pairsmith.core.settings import Settings
 from pairsmith.core.validation import shown_value
 
@@ -109,7 +109,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
             write_json(out / RESULTS, _figures(recipe, out, memory.record)[0])
         try:
             with errors_in_other_words(planned.keys()):
-                _run_step(planned, settings, folder, progress, memory)
+                _run_step(planned, settings, folder, InOtherWords(progress, planned.keys()), memory)
             own = _fingerprint(planned, settings)
             memory.finish(
                 planned.name, FinishedStep(fingerprint=fingerprint, own=own, content=_content(folder))

@@ -4,12 +4,12 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from pairsmith.core.errors import redacted
+from pairsmith.core.errors import in_other_words, redacted
 
 _WARM_SECONDS = 10.0
 _WARM_UNITS = 3
@@ -169,6 +169,35 @@ class _AboveBar(logging.Handler):
         """Write a line; if the terminal is gone, the request that logs it goes on."""
         with suppress(OSError):
             self._write(redacted(self.format(record)))
+
+
+class InOtherWords(Progress):
+    """Another progress, whose messages name options in other words, as those of a recipe's steps do."""
+
+    def __init__(self, progress: Progress, words: Mapping[str, str]) -> None:
+        self._progress, self._words = progress, words
+
+    def say(self, text: str) -> None:
+        """Write the line ``in_other_words``."""
+        self._progress.say(in_other_words(text, self._words))
+
+    def link(self, text: str) -> None:
+        """Write the address unchanged."""
+        self._progress.link(text)
+
+    def coloured(self, text: str, number: int) -> str:
+        """``text`` as the other progress colours it."""
+        return self._progress.coloured(text, number)
+
+    def result(self, text: str) -> None:
+        """Write the result unchanged."""
+        self._progress.result(text)
+
+    @contextmanager
+    def task(self, label: str, total: int, unit: str) -> Iterator[ProgressTask]:
+        """A context with a bar of the other progress."""
+        with self._progress.task(label, total, unit) as bar:
+            yield bar
 
 
 class Quiet(Progress):
