@@ -408,7 +408,15 @@ def test_numpy_texts_become_plain_texts():
         ),
         (
             lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, q: q - 2 * p),
-            "the rule <lambda> must return weights of at least 0; the least is -",
+            "the rule <lambda> must return finite weights of at least 0, some above 0; they are from -",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, _: p / 0),
+            "the rule <lambda> must return finite weights of at least 0, some above 0; they are from ",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, _: p * 0),
+            "the rule <lambda> must return finite weights of at least 0, some above 0; they are from 0 to 0",
         ),
         (
             lambda: pairsmith.generate_texts(TEXTS_TASK, MODEL, rule=lambda p: p),

@@ -77,12 +77,21 @@ def invoke(demo, monkeypatch):
 # options from a settings model
 
 
-def test_a_name_that_is_too_long_for_a_file_is_an_error_in_one_line(tmp_path, monkeypatch):
+def test_a_name_that_is_too_long_for_a_file_is_an_error_in_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    long = "f" * 300
+    long, deep = "f" * 300, "d/" * 2200 + "f"
     for command in (["run", long], ["report", "--data", long], ["search", "--corpus", f"{long}.txt", "x"]):
         with pytest.raises(SystemExit, match="2"), spoken_errors():
             make_app()(args=[*command, "--out", "out"] if command[0] != "search" else command)
+    for name in (long, deep):
+        capsys.readouterr()
+        with pytest.raises(SystemExit, match="2"), spoken_errors():
+            Path(name).stat()
+        told = capsys.readouterr().err
+        assert told == (
+            f"pairsmith: error: {name} is too long; most file systems allow 255 bytes for a name and 4,096 "
+            "for a path: give a shorter one\n"
+        )
 
 
 def test_every_setting_is_an_option(invoke, demo, tmp_path):

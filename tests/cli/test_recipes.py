@@ -21,6 +21,7 @@ from pairsmith.core.bundled import recipe_path
 from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import Settings, refuse
+from pairsmith.data.sts import read_sts
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.step import Step
 
@@ -906,6 +907,15 @@ def test_figures_and_their_intervals_are_accepted(recipe, steps, figure, gap):
         "all 2": f"graded-2/{figure}",
         "gap": f"again/{gap}",
     }
+
+
+def test_the_names_of_test_sets_are_read_once_for_all_figures(recipe, steps, monkeypatch):
+    reads = []
+    monkeypatch.setattr(
+        "pairsmith.data.sts.read_sts", lambda data, names: reads.append(data) or read_sts(data, names)
+    )
+    load_recipe(*measured(recipe, steps, "graded.all", "labels.0.5.mean"))
+    assert len(reads) == 1
 
 
 def test_a_figure_may_have_a_dot_in_a_key(tmp_path):

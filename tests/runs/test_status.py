@@ -126,6 +126,10 @@ def test_what_is_no_run_is_refused(tmp_path):
         status_lines(tmp_path / "file")
     with pytest.raises(FolderError, match="holds neither a step's work nor a recipe's run"):
         status_lines(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "recipe.yaml").write_text("name: r\n")  # a project's folder is no comparison
+    with pytest.raises(FolderError, match="holds neither a step's work nor a recipe's run"):
+        status_lines(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(FolderError, match="empty is empty: no step has finished any work in it"):
         status_lines(tmp_path / "empty")

@@ -10,10 +10,8 @@ from pairsmith.steps.step import Step
 _NAME_IN_CAPITALS = re.compile(r"[A-Z]+")
 
 
-def figure_fault(
-    name: str, step: Step, settings: Mapping[str, Any], figure: str, *, intervals: bool
-) -> str | None:
-    """An error message if the evaluation ``name`` gives no such figure, as far as it can be told beforehand.
+def figure_forms(name: str, step: Step, settings: Mapping[str, Any]) -> Sequence[str]:
+    """The figures that the evaluation ``name`` gives; empty if they cannot be told beforehand.
 
     For ``evaluate-sts``, the names of the test sets are read from the data, unless a step makes them.
 
@@ -21,22 +19,29 @@ def figure_fault(
         name: the name of the step, such as ``evaluate-qa``.
         step: the entry of the step in the table of steps.
         settings: the step's settings.
-        figure: the keys of the figure in ``results.json``, joined by dots.
-        intervals: whether the 95 % interval of a number, ``f1_ci`` of ``f1``, is accepted, too.
     """
-    first = figure.partition(".")[0]
-    # With ``against``, an evaluation also gives its differences from an earlier one.
-    if not step.figures or (first == "against" and settings.get("against")):
-        return None
     forms: Sequence[str] = step.figures
     data, suites = settings.get("data"), settings.get("suites")
-    if name == "evaluate-sts" and not str(data).startswith("@"):
+    if forms and name == "evaluate-sts" and not str(data).startswith("@"):
         try:
             forms = _with_suites(forms, str(data or ""), [suites] if isinstance(suites, str) else suites)
         except UserError:
-            return None  # the step itself reports data that are missing or have faults
-    names = [figure, re.sub(r"_ci(?=\.|$)", "", figure)] if intervals else [figure]
-    if any(_is_of_form(name, form) for name in names for form in forms):
+            return ()  # the step itself reports data that are missing or have faults
+    # An evaluation also gives its differences from an earlier one.
+    return [*forms, "against.FIGURE"] if forms and settings.get("against") else forms
+
+
+def figure_fault(name: str, figure: str, forms: Sequence[str], *, intervals: bool) -> str | None:
+    """An error message if the evaluation ``name`` gives no such figure.
+
+    Args:
+        name: the name of the step, such as ``evaluate-qa``.
+        figure: the keys of the figure in ``results.json``, joined by dots.
+        forms: the figures that it gives, see ``figure_forms``; if empty, any figure is accepted.
+        intervals: whether the 95 % interval of a number, ``f1_ci`` of ``f1``, is accepted, too.
+    """
+    figures = [figure, re.sub(r"_ci(?=\.|$)", "", figure)] if intervals else [figure]
+    if not forms or any(_is_of_form(number, form) for number in figures for form in forms):
         return None
     return f"{name} gives no number {figure!r}; {known_names_hint(figure, forms)}"
 

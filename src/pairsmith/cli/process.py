@@ -45,22 +45,18 @@ def spoken_errors(stopped: str = _STOPPED) -> Iterator[None]:
         _write_nowhere(1, 2)
         raise SystemExit(141) from None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            typer.echo(f"pairsmith: error: {redacted(_too_long(str(error.filename)))}", err=True)
+        if error.errno == errno.ENAMETOOLONG and error.filename:
+            typer.echo(
+                f"pairsmith: error: {redacted(str(error.filename))} is too long; most file systems allow 255 "
+                "bytes for a name and 4,096 for a path: give a shorter one",
+                err=True,
+            )
             raise SystemExit(2) from None
         if error.filename is not None or error.errno not in _CANNOT_WRITE or not _output_fails(error.errno):
             raise  # a bug: code that opens a file turns its errors into a PairsmithError
         _write_nowhere(1)
         typer.echo(f"pairsmith: error: cannot write to standard output: {error.strerror}", err=True)
         raise SystemExit(2) from None
-
-
-def _too_long(path: str) -> str:
-    length = max(len(os.fsencode(part)) for part in Path(path).parts)
-    return (
-        f"{path} is too long for the name of a file or folder: {length:,} bytes, where most file systems "
-        "allow 255; give a shorter name"
-    )
 
 
 def _output_fails(number: int) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pairsmith.cli.figures import figure_fault
+from pairsmith.cli.figures import figure_fault, figure_forms
 from pairsmith.core.errors import MissingExtra, errors_in_other_words, known_names_hint
 from pairsmith.core.extras import extras
 from pairsmith.data.tasks import TaskSpec, label_text, load_task
@@ -49,20 +49,26 @@ def label_faults(planned_steps: "Sequence[PlannedStep]") -> Iterator[str]:
                 yield from (f"{planned.name}: {remark}" for remark in remarks(task))
 
 
-def figure_faults(planned_steps: "Sequence[PlannedStep]", results: Mapping[str, str]) -> Iterator[str]:
+def figure_faults(planned_steps: "Sequence[PlannedStep]", results: Mapping[str, str]) -> list[str]:
     """An error message for each figure under ``results`` that the evaluation of its step does not give.
 
     Of several figures with the same fault, as of steps that ``each`` makes, only the first is named.
     """
     steps = {planned.name: planned for planned in planned_steps}
-    faults = set[str | None]()
+    faults: dict[str, str] = {}
+    forms: dict[tuple[str, ...], Sequence[str]] = {}  # many steps may be evaluated on the same data
     for name, source in results.items():
         step, _, figure = source.partition("/")
         if figure and (planned := steps.get(step)):
-            fault = figure_fault(planned.kind, planned.step, planned.values, figure, intervals=True)
-            if fault and fault not in faults:
-                yield f"results.{name}: {fault}"
-            faults.add(fault)
+            key = (
+                planned.kind,
+                *(str(planned.values.get(option)) for option in ("data", "suites", "against")),
+            )
+            if key not in forms:
+                forms[key] = figure_forms(planned.kind, planned.step, planned.values)
+            if fault := figure_fault(planned.kind, figure, forms[key], intervals=True):
+                faults.setdefault(fault, name)
+    return [f"results.{name}: {fault}" for fault, name in faults.items()]
 
 
 def labels_of_model(planned: "PlannedStep", planned_steps: "Sequence[PlannedStep]") -> set[str]:

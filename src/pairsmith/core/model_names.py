@@ -37,9 +37,8 @@ _HASHED = (
     # For sentence encoders: prompts, the maximum length, and the routing of inputs.
     "config_sentence_transformers.json", "sentence_bert_config.json", "router_config.json",
 )  # fmt: skip
-_LONGEST_HUB_ID = 96
-"""The largest number of characters of a Hub id with its organisation."""
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+# Each part has at most 96 characters.
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{,95}(/[A-Za-z0-9][\w.-]{,95})?")
 
 
 def resolve_model(model: str) -> str:
@@ -95,7 +94,7 @@ def is_hub_id(name: str) -> bool:
 
     It is taken for a path if the path or its folder exists, or if it ends with ``.gguf``.
     """
-    if len(name) > _LONGEST_HUB_ID or not _HUB_ID.fullmatch(name):
+    if not _HUB_ID.fullmatch(name):
         return False
     path = expanded_path(name)
     in_folder = path.parent != Path() and path.parent.is_dir()

@@ -1,5 +1,6 @@
 """The progress of a run, read from its folder while it runs or after it ended."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -165,8 +166,8 @@ def runs_of_comparison(path: Place) -> list[Place]:
 
     The list is empty if the folder at ``path`` is no comparison.
     """
-    folders = [folder for folder in inside(path) if size_of(folder / "recipe.yaml") is not None]
-    return [folder / "run" for folder in sorted(folders, key=str)]
+    folders = [folder for folder in inside(path) if re.fullmatch(r"once|seed-\d+", folder.name)]
+    return [folder / "run" for folder in sorted(folders, key=str) if size_of(folder / "recipe.yaml")]
 
 
 def _parts_of(path: Place) -> Iterator[str]:

@@ -86,13 +86,16 @@ def test_the_figures_of_shipped_recipes_are_listed(file):
     sources = [source.split("/", 1) for source in data.get("results", {}).values() if "/" in source]
     for kind, figure in [*named, *((kinds[step], figure) for step, figure in sources)]:
         if kind.startswith("evaluate-") and not figure.startswith("against."):
-            check_figure(Measured(step=kind, figure=figure))
+            check_figure(Measured(step=kind, figure=figure, settings={"data": "@rows"}))
 
 
 def test_the_figures_of_shipped_comparisons_are_listed():
     for file in sorted((RECIPES / "comparisons").glob("*.yaml")):
         measure = yaml.safe_load(file.read_text())["measure"]
-        check_figure(Measured(step=measure["step"], figure=measure["figure"]))
+        settings = {"data": "@rows"}  # the names of test sets are not read
+        check_figure(Measured(step=measure["step"], figure=measure["figure"], settings=settings))
+        with pytest.raises(SettingsError, match="gives no number 'none'"):
+            check_figure(Measured(step=measure["step"], figure="none", settings=settings))
 
 
 @pytest.mark.parametrize(
@@ -126,3 +129,11 @@ measure: {{step: evaluate-sts, figure: {figure}, settings: {{data: ./graded.tsv}
 
 def test_the_names_of_test_sets_that_a_step_makes_are_not_read():
     check_figure(Measured(step="evaluate-sts", figure="graded.all", settings={"data": "@graded"}))
+
+
+def test_differences_from_an_earlier_evaluation_are_figures_only_with_against():
+    settings = {"data": "@rows", "against": "@before"}
+    check_figure(Measured(step="evaluate-qa", figure="against.f1.change", settings=settings))
+    for figure, given in (("against.f1", {"data": "@rows"}), ("f1.wrong", settings)):
+        with pytest.raises(SettingsError, match=f"gives no number '{figure}'"):
+            check_figure(Measured(step="evaluate-qa", figure=figure, settings=given))

@@ -241,7 +241,7 @@ def test_rows_of_any_file_are_processed(tmp_path):
     assert dataset.manifest.counts.rejects_by_reason == {"copy: the texts are equal": 1}
     card = (tmp_path / "out" / "README.md").read_text()
     assert "Labelled rows, without duplicates." in card
-    assert "The texts and their labels are those that were given; a program left some rows out." in card
+    assert "The texts are those that were given; what a program left out, changed or added is said" in card
     assert "The rights in the texts apply." in card
     assert "Scores are smoothed by 0.2 (label smoothing), so that they stay off 0 and 1. Each first" in card
     for absent in ("synthetic", "made by a program", "set aside for validation", "language model apply"):

@@ -187,7 +187,11 @@ def test_k_may_be_larger_than_the_corpora(world):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("same\n" * 5, r"1 of 5 texts can be paired \(left out: 4 copies\)"), ("\n\n", "holds no documents")],
+    [
+        ("same\n" * 5, r"1 of 5 texts can be paired \(left out: 4 copies\); a search"),
+        ("one\n", "1 of 1 texts can be paired; a search"),
+        ("\n\n", "holds no documents"),
+    ],
 )
 def test_corpora_without_two_texts_are_refused(world, text, message):
     tmp, settings = world

@@ -17,7 +17,7 @@ from pairsmith.cli.compare.outcome import Cost, Score, as_record
 from pairsmith.cli.compare.page import page
 from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of_ways, trials
 from pairsmith.cli.compare.tokens import written_tokens
-from pairsmith.cli.figures import figure_fault
+from pairsmith.cli.figures import figure_fault, figure_forms
 from pairsmith.cli.recipes import Recipe, load_recipe
 from pairsmith.cli.running import RUN_RECORD, figure_of, run_recipe
 from pairsmith.cli.steps import STEPS
@@ -128,8 +128,8 @@ def _written(recipe: Mapping[str, Any], folder: Path) -> Path:
 def check_figure(measure: Measured) -> None:
     """Raise a ``SettingsError`` if the evaluation gives no such number (see ``figure_fault``)."""
     if step := STEPS.get(measure.step):
-        fault = figure_fault(measure.step, step, measure.settings, measure.figure, intervals=False)
-        if fault:
+        forms = figure_forms(measure.step, step, measure.settings)
+        if fault := figure_fault(measure.step, measure.figure, forms, intervals=False):
             raise SettingsError(f"measure.figure: {fault}")
 
 

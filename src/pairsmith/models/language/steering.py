@@ -142,10 +142,11 @@ def _combined(rule: Combine, p_main: Tensor, p_counter: Tensor) -> Tensor:
             f"the rule {rule_name(rule)} must return a tensor of the shape of its arguments, "
             f"{tuple(p_main.shape)}, not {returned}"
         )
-    if not is_built_in(rule) and bool((combined < 0).any()):
+    sums = combined.sum(-1)
+    if not is_built_in(rule) and not ((combined >= 0).all() and (sums > 0).all() and sums.isfinite().all()):
         raise SettingsError(
-            f"the rule {rule_name(rule)} must return weights of at least 0; the least is "
-            f"{float(combined.min()):g}"
+            f"the rule {rule_name(rule)} must return finite weights of at least 0, some above 0; they are "
+            f"from {float(combined.min()):g} to {float(combined.max()):g}"
         )
     return combined
 

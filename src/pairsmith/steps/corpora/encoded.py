@@ -79,10 +79,10 @@ class Encoded:
         vectors = VectorFile.write(folder, file, distinct, -(-8 * count // ALIGNED) * ALIGNED)
         if count < 2:
             left_out = Counter(folder.manifest.counts.rejects_by_reason) + Counter(copies=total - count)
-            texts, why = count + left_out.total(), left_out.most_common(2)
-            reasons = "; ".join(f"{number:,} {reason}" for reason, number in why)
+            reasons = "; ".join(f"{number:,} {reason}" for reason, number in left_out.most_common(2))
+            why = f" (left out: {reasons})" if reasons else ""
             raise InputError(
-                f"{folder.path}: {count} of {texts:,} texts can be paired (left out: {reasons}); a search "
+                f"{folder.path}: {count} of {count + left_out.total():,} texts can be paired{why}; a search "
                 "compares texts with their neighbours, so each corpus needs two or more different ones"
             )
         return cls(folder, vectors, distinct, sizes)

@@ -217,7 +217,7 @@ def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Ma
         sources=sources,
         provenance=Card.provenance
         if by_model
-        else "The texts and their labels are those that were given; a program left some rows out.",
+        else "The texts are those that were given; what a program left out, changed or added is said above.",
         tags=("synthetic",) if by_model else (),
         task=generated.category,
     )

@@ -221,7 +221,8 @@ class TrainReaderSettings(ReaderOptions, FitSettings):
     )
     added: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Questions to add to the seeds, such as a folder that mine or filter wrote.",
+        description="Questions to add to the seeds, such as a folder that mine or filter wrote. Those that "
+        "repeat a seed or a validation question, with its passage, are left out.",
         json_schema_extra=BY_CONTENT,
     )
     extra: Extra = None
@@ -240,7 +241,7 @@ class TrainSummarizerSettings(SummarizerOptions, FitSettings):
     added: Annotated[list[str], Listed] = Field(
         default=[],
         description="Examples to add to the seeds, in the same format, such as a folder that mine or filter "
-        "wrote.",
+        "wrote. Those of a document that is used already, also for validation, are left out.",
         json_schema_extra=BY_CONTENT,
     )
     extra: Extra = None
