@@ -147,7 +147,8 @@ def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], N
             for entry in entries.values():
                 add(folder, entry)
         if entries:
-            run.progress.say(f"copied {len(entries):,} shards from {folder}")
+            shards = "shard" if len(entries) == 1 else "shards"
+            run.progress.say(f"copied {len(entries):,} {shards} from {folder}")
         journal.clear()  # before the files, so that no line lists a missing file if the rank starts again
         with storage_errors(folder):
             remove_files([folder / file.path for entry in entries.values() for file in entry.files])
