@@ -98,6 +98,21 @@ def test_ranks_that_run_on_other_machines_are_not_taken_over(out, work):
     assert not (out / LEASE).exists()
 
 
+def test_a_rank_on_a_machine_with_another_clock_is_not_taken_over(out, work, clock):
+    """Its lease seems to be old; that it is renewed shows that it runs."""
+    folder = out / Rank(0, 2).name
+    work.commit(work.start(folder), 0)
+    lock.release(folder)
+    then = "2020-01-01T00:00:00+00:00"
+    far(folder, time=then)
+    clock.each = lambda: far(folder, count=clock.now, time=then)
+    with pytest.raises(BusyError, match="rank-0-of-2 is being written by a rank"):
+        work.start(out)
+    assert (folder / "data/train-00000.parquet").exists()
+    clock.each = lambda: None
+    assert work.start(out).done == (0,)  # once it renews its lease no more
+
+
 def test_a_run_that_lost_its_lease_stops(out, work):
     writer = work.start(out)
     work.commit(writer, 0)
