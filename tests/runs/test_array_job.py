@@ -71,8 +71,18 @@ def test_each_rank_makes_only_its_share(world):
     one_rank(settings(), tmp / "out", 1, 3)
     names = sorted(path.name for path in (tmp / "out/rank-1-of-3/data").iterdir())
     assert names == [f"train-{number:05d}.parquet" for number in (1, 4, 7, 10)]
-    assert status_lines(tmp / "out")[0] == f"{tmp / 'out'}: an array job"
-    assert "rank-1-of-3: generate, stopped · 4 of 4 shards" in status_lines(tmp / "out")[1]
+    lines = status_lines(tmp / "out")
+    assert lines[0] == f"{tmp / 'out'}: an array job, 1 of 3 ranks finished"
+    assert lines[1].startswith("rank-1-of-3: generate, finished · 4 of 4 shards")
+    assert lines[-1] == "not started: 0, 2"
+
+
+def test_the_bar_of_a_rank_counts_its_share(world):
+    """22 inputs in shards of 2, 3 labels: rank 1 of 3 has the shards 1, 4, 7 and 10."""
+    tmp, settings = world
+    heard = Heard()
+    one_rank(settings(), tmp / "out", 1, 3, progress=heard)
+    assert any(line.startswith("generate: 24/24 prompts") for line in heard.lines)
 
 
 def test_the_last_rank_says_what_is_there_and_the_others_what_is_missing(world):

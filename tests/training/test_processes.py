@@ -171,3 +171,25 @@ def test_trainings_that_cannot_be_shared_are_refused(monkeypatch, tmp_path):
     ):
         train_biencoder(TrainBiencoderSettings(base="b", seeds="d"), run)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        ("generate --out out", "start it without and give it --workers"),
+        ("evaluate sts --model m --data d --out out", "start it without"),
+        ("run quickstart --out out", "start the recipe without, or run its trainings as single commands"),
+        ("compare compare-sts --out out", "start it without"),
+    ],
+)
+def test_other_commands_are_refused(monkeypatch, tmp_path, capsys, command, instead):
+    """Else one of them would write, and the launcher would end it when the others are refused the folder."""
+    as_two(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        main(command.split())
+    assert capsys.readouterr().err == (
+        "pairsmith: error: a launcher such as torchrun started this command 2 times, but only trainings can "
+        f"be shared so; {instead}\n"
+    )
+    assert not (tmp_path / "out").exists()

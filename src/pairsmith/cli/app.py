@@ -8,9 +8,9 @@ import typer
 from typer.core import TyperGroup
 
 from pairsmith import __version__
+from pairsmith.cli import process
 from pairsmith.cli.commands import StepCommand
 from pairsmith.cli.options import settings_from, with_options
-from pairsmith.cli.process import prepare_output, spoken_errors, stop_at_once, stop_on_sigterm
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.errors import SettingsError, redacted
@@ -74,7 +74,7 @@ class _Commands(TyperGroup):
     """The group of all commands; pairsmith's errors are printed here, before typer could print them."""
 
     def invoke(self, ctx: Any) -> Any:
-        with spoken_errors():
+        with process.spoken_errors():
             return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -120,17 +120,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     The exit code is 0 after success, 2 for a mistake in the input, 1 if a worker or a server failed, 130
     after Ctrl-C, 143 after SIGTERM, and 141 if standard output was closed.
     """
-    prepare_output()
-    stop_on_sigterm()
+    process.prepare_output()
+    process.stop_on_sigterm()
     try:
-        with spoken_errors():
+        with process.spoken_errors():
             try:
                 make_app()(args=arguments, prog_name="pairsmith")
             finally:
                 sys.stdout.flush()  # flushed here, as a closed pipe would cause a traceback when Python ends
     except SystemExit as end:
         if end.code in (130, 143):
-            stop_at_once()
+            process.stop_at_once()
         raise
 
 
@@ -138,6 +138,9 @@ def step_command(step: Step) -> Callable[..., None]:
     """The command of a step, with an option for every setting and the options of all steps."""
 
     def body(out: str | None, fresh: bool, quiet: bool, **values: Any) -> None:
+        if "base" not in step.settings.model_fields:  # it is no training
+            workers = " and give it --workers" if "workers" in step.settings.model_fields else ""
+            process.refuse_several(f"start it without{workers}")
         _refuse_empty({"out": out, **values}, step.settings)
         settings = settings_from(step.settings, values)
         if out is None and step.needs_folder(settings):
@@ -184,7 +187,7 @@ def _search_command() -> Callable[..., None]:
                 check_there(source)
         from pairsmith.steps.search.route import search_documents
 
-        with spoken_errors("stopped"):
+        with process.spoken_errors("stopped"):
             search_documents(settings, query or [], _progress(quiet), as_json=as_json)
 
     query = typer.Argument(
@@ -267,6 +270,7 @@ def _run(
     from pairsmith.cli.recipes import find_recipe, load_recipe
     from pairsmith.cli.running import closing_lines, results_table, run_recipe
 
+    process.refuse_several("start the recipe without, or run its trainings as single commands")
     _refuse_empty({"out": out})
     plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
     progress = _progress(quiet)
@@ -295,6 +299,7 @@ def _compare(
     from pairsmith.cli.compare.outcome import table
     from pairsmith.cli.compare.route import run_comparison
 
+    process.refuse_several("start it without")
     _refuse_empty({"out": out})
     comparison, progress = read_comparison(find_comparison(file)), _progress(quiet)
     scores, costs = run_comparison(comparison, place(out), progress, fresh=fresh, only_write=only_write)
@@ -350,7 +355,7 @@ def _plan(
     plan = load_recipe(find_recipe(recipe), overrides=changes or ())
     progress = _progress(quiet)
     prices = Prices.of(price_in, price_out, budget)
-    with spoken_errors("stopped; nothing of a plan is saved, so it starts over next time"):
+    with process.spoken_errors("stopped; nothing of a plan is saved, so it starts over next time"):
         progress.result(plan_table(plan_recipe(plan, progress), workers, prices))
 
 

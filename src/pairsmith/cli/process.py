@@ -13,7 +13,7 @@ from pathlib import Path
 
 import typer
 
-from pairsmith.core.errors import PairsmithError, redacted
+from pairsmith.core.errors import PairsmithError, SettingsError, redacted
 
 _STOPPED = (
     "stopped; finished parts are kept, and a part that was begun will be done again; to continue, run the "
@@ -57,6 +57,19 @@ def spoken_errors(stopped: str = _STOPPED) -> Iterator[None]:
         _write_nowhere(1)
         typer.echo(f"pairsmith: error: cannot write to standard output: {error.strerror}", err=True)
         raise SystemExit(2) from None
+
+
+def refuse_several(instead: str) -> None:
+    """Refuse a command that torchrun or accelerate started several times: only one of them could write.
+
+    ``instead`` says what to do.
+    """
+    count = os.environ.get("WORLD_SIZE", "1")
+    if "LOCAL_RANK" in os.environ and "MASTER_ADDR" in os.environ and count != "1":
+        raise SettingsError(
+            f"a launcher such as torchrun started this command {count} times, but only trainings can be "
+            f"shared so; {instead}"
+        )
 
 
 def _output_fails(number: int) -> bool:

@@ -13,12 +13,9 @@ from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.paths import size_of
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
-from pairsmith.runs.ranks import Rank
+from pairsmith.runs.ranks import DONE, Rank, few_numbers
 from pairsmith.runs.status import status_of
 from pairsmith.runs.storage import write_json
-
-DONE = "rank.json"
-"""Name of the file that is written into a rank's folder when the rank's share is finished."""
 
 
 def rank_of(settings: WorkerSettings) -> Rank | None:
@@ -55,7 +52,7 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     others = (Rank(number, rank.size) for number in range(rank.size))
     missing = [other.number for other in others if size_of(run.out / other.name / DONE) is None]
     if missing and not (status and status.complete):
-        names = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+        names = few_numbers(missing)
         run.progress.say(f"rank {rank.number} of {rank.size} has made its share; not finished yet: {names}")
         return
     try:

@@ -128,29 +128,50 @@ def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], N
         BusyError: a rank is still running; its folder is left as it is.
         OtherWorkError: a rank's folder holds work with other settings or inputs.
     """
-    for folder in run.rank_folders():
-        if size_of(folder / MANIFEST) is None:
-            continue
+    folders = [folder for folder in run.rank_folders() if size_of(folder / MANIFEST) is not None]
+
+    def hold(folder: Place) -> None:
+        # `is_held` may say of a rank on a machine with another clock that it has ended; `acquire` looks.
+        busy = f"{folder} is being written by a rank of an array job; wait for it"
         if lock.is_held(folder):
-            raise BusyError(f"{folder} is being written by a rank of an array job; wait for it")
-        of_rank = read_manifest(folder)
-        if of_rank.fingerprint != manifest.fingerprint:
-            if run.within:
-                continue  # made for an older state of this part; removed with the other rank folders
-            raise OtherWorkError(
-                f"{folder} holds the share of an array job with other settings or inputs than this run\n"
-                "give the settings of that job, or --fresh to start over without it"
-            )
-        journal = Journal.read(folder)
-        entries = entries_of(of_rank, journal)
-        with reaching(folder, FolderError):
-            for entry in entries.values():
-                add(folder, entry)
-        if entries:
-            run.progress.say(f"copied {len(entries):,} shards from {folder}")
-        journal.clear()  # before the files, so that no line lists a missing file if the rank starts again
-        with storage_errors(folder):
-            remove_files([folder / file.path for entry in entries.values() for file in entry.files])
+            raise BusyError(busy)
+        try:
+            lock.acquire(folder, run.progress.say)
+        except BusyError:
+            raise BusyError(busy) from None
+        held.append(folder)
+
+    held: list[Place] = []
+    try:
+        list(several(hold, folders))  # together, as each may have to be watched for half a minute
+        for folder in folders:
+            _take_from(folder, run, manifest, add)
+    finally:
+        for folder in held:
+            lock.release(folder)
+
+
+def _take_from(folder: Place, run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], None]) -> None:
+    """Copy the shards of one rank, whose ``folder`` this process holds."""
+    of_rank = read_manifest(folder)
+    if of_rank.fingerprint != manifest.fingerprint:
+        if run.within:
+            return  # made for an older state of this part; removed with the other rank folders
+        raise OtherWorkError(
+            f"{folder} holds the share of an array job with other settings or inputs than this run\n"
+            "give the settings of that job, or --fresh to start over without it"
+        )
+    journal = Journal.read(folder)
+    entries = entries_of(of_rank, journal)
+    with reaching(folder, FolderError):
+        for entry in entries.values():
+            add(folder, entry)
+    if entries:
+        shards = "shard" if len(entries) == 1 else "shards"
+        run.progress.say(f"copied {len(entries):,} {shards} from {folder}")
+    journal.clear()  # before the files, so that no line lists a missing file if the rank starts again
+    with storage_errors(folder):
+        remove_files([folder / file.path for entry in entries.values() for file in entry.files])
 
 
 def remove_rank_folders(run: Run) -> None:

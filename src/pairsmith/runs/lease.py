@@ -19,10 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from upath import UPath
-
 from pairsmith.core.errors import BusyError, FolderError, StorageError
-from pairsmith.core.paths import reaching
+from pairsmith.core.paths import Place, reaching
+from pairsmith.runs.storage import scratch_file
 
 LEASE = "lease.json"
 RENEW_SECONDS = 10.0
@@ -45,7 +44,7 @@ _owners: set[str] = set()
 class Lease:
     """This process's claim to a folder, renewed by a thread until it is released."""
 
-    def __init__(self, folder: UPath) -> None:
+    def __init__(self, folder: Place) -> None:
         self._file = folder / LEASE
         self._owner = uuid.uuid4().hex
         self._count = 0
@@ -100,11 +99,12 @@ class Lease:
     def _create(self) -> None:
         """Create the lease if there is none.
 
-        If two processes create it at the same time, one of them fails in stores that have exclusive creation.
-        In other stores the later write counts, and the process that then reads the other's lease has lost.
+        If two processes create it at the same time, one of them fails in file systems with hard links and in
+        stores with exclusive creation. In others the later write counts, and the process that then reads the
+        other's lease has lost.
         """
         try:
-            self._write(mode="create")
+            self._write(create=True)
         except FileExistsError:
             return
         except Exception:
@@ -127,13 +127,23 @@ class Lease:
                 self._count += 1
                 self._write()
 
-    def _write(self, **options: Any) -> None:
+    def _write(self, *, create: bool = False) -> None:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"owner": self._owner, "count": self._count, "time": now, **_this_process()}
-        self._file.fs.pipe_file(self._file.path, json.dumps(about).encode(), **options)
+        data = json.dumps(about).encode()
+        if not isinstance(self._file, Path):
+            options = {"mode": "create"} if create else {}
+            self._file.fs.pipe_file(self._file.path, data, **options)
+            return
+        with scratch_file(self._file.parent, f"{self._owner}-{LEASE}") as scratch:
+            scratch.write_bytes(data)
+            if create:
+                self._file.hardlink_to(scratch)  # the lease exists with all its content, or is another's
+            else:
+                scratch.replace(self._file)
 
 
-def live(folder: UPath) -> bool:
+def live(folder: Place) -> bool:
     """Whether a process is probably writing to ``folder``, for status reports.
 
     The time in the lease is compared with this machine's clock, so a clock that is wrong gives a wrong
@@ -147,7 +157,7 @@ def live(folder: UPath) -> bool:
     return not _gone(about) and age < STALE_SECONDS
 
 
-def _outlive(file: UPath, say: Say) -> None:
+def _outlive(file: Place, say: Say) -> None:
     """Wait until the lease in ``file`` is gone or stale, and remove it then."""
     first = _read(file)
     if first and not _gone(first):
@@ -203,10 +213,10 @@ def _gone(about: dict[str, Any]) -> bool:
     return False
 
 
-def _read(file: UPath) -> dict[str, Any]:
+def _read(file: Place) -> dict[str, Any]:
     """The content of a lease; empty without a lease, ``{"unreadable": …}`` if it is no JSON object."""
     try:
-        data = bytes(file.fs.cat_file(file.path))
+        data = file.read_bytes() if isinstance(file, Path) else bytes(file.fs.cat_file(file.path))
     except FileNotFoundError:
         return {}
     with suppress(ValueError):

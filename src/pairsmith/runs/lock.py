@@ -1,8 +1,8 @@
 """Locks, which let only one process write to a folder: a second one gets an error.
 
 On a disk the folder itself is locked, so no lock file is left behind, and the system releases the lock when
-the process ends in any way. Systems without such locks (Windows, some network file systems) have no
-protection. In a store, a lease takes the place of the lock.
+the process ends in any way. Other machines do not see this lock of a folder on a network file system, so
+there a lease is added; in a store, a lease takes the place of the lock. On Windows there is no protection.
 """
 
 import os
@@ -24,10 +24,17 @@ except ImportError:  # Windows
 _MOMENT = 0.2
 """Seconds after which a lock is tried a second time."""
 
+_MOUNTS = Path("/proc/self/mountinfo")
+NETWORK = {
+    "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "ocfs2",
+    "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "virtiofs", "wekafs",
+}  # fmt: skip
+"""Linux's names of file systems that several machines can mount; those by FUSE are taken for such, too."""
+
 # A second run in the same process takes over the lock of the first one, so that a step that failed can be run
 # again in a notebook or a test.
 _held: dict[Path, int] = {}  # the file handles that hold the locks, by folder
-_leases: dict[str, Lease] = {}  # the leases of folders in stores, by URL
+_leases: dict[str, Lease] = {}  # leases by the URL or path of their folder
 
 
 def _close_in_child() -> None:
@@ -46,19 +53,29 @@ def acquire(folder: Place, say: Say = lambda _: None) -> None:
     Raises:
         BusyError: another process has locked the folder.
     """
-    if isinstance(folder, UPath):
-        own = _leases.get(str(folder))
-        if own is not None and not own.holds():
-            own.release()
-            own = None
-        if own is None:
-            lease = Lease(folder)
+    if not isinstance(folder, UPath):
+        folder = folder.resolve()
+        locked = fcntl is None or _lock(folder)
+        if locked and not on_network(folder):
+            return
+    own = _leases.get(str(folder))
+    if own is not None and not own.holds():
+        own.release()
+        own = None
+    if own is None:
+        lease = Lease(folder)
+        try:
             lease.take(say)
-            _leases[str(folder)] = lease
-        return
-    folder = folder.resolve()
-    if fcntl is None or _holds(folder):
-        return
+        except BaseException:
+            release(folder)
+            raise
+        _leases[str(folder)] = lease
+
+
+def _lock(folder: Path) -> bool:
+    """Lock ``folder`` against other processes of this machine; False if its file system has no locks."""
+    if _holds(folder):
+        return True
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -70,9 +87,28 @@ def acquire(folder: Place, say: Say = lambda _: None) -> None:
         os.close(handle)
         raise BusyError(f"another run is writing to {folder}; wait for it, or give another --out") from None
     except OSError:
-        os.close(handle)  # a file system without locks
-        return
+        os.close(handle)
+        return False
     _held[folder] = handle
+    return True
+
+
+def file_system(folder: Path) -> str:
+    """Linux's name of the file system that ``folder`` is on, such as ``nfs4``; "" if it is not known."""
+    try:
+        device = folder.stat().st_dev
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # the folder does not exist, or this is no Linux
+        return ""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    kinds = (line.partition(" - ")[2].split()[0] for line in lines if line.split()[2] == number)
+    return next(kinds, "")
+
+
+def on_network(folder: Path) -> bool:
+    """Whether ``folder`` is on a network file system, so that other machines may write to it."""
+    kind = file_system(folder)
+    return kind in NETWORK or kind == "fuse" or kind.startswith("fuse.")
 
 
 def _holds(folder: Path) -> bool:
@@ -87,12 +123,21 @@ def _holds(folder: Path) -> bool:
 
 def check(folder: Place) -> None:
     """Raise ``FolderError`` if this process has lost its lease of ``folder``; disk locks are never lost."""
-    if str(folder) in _leases:
-        _leases[str(folder)].check()
+    lease = _leases.get(_key(folder))
+    if lease is not None:
+        lease.check()
+
+
+def _key(folder: Place) -> str:
+    """The key of a folder's lease."""
+    return str(folder if isinstance(folder, UPath) else folder.resolve())
 
 
 def is_held(folder: Place) -> bool:
-    """Whether any process, which may be this one, has locked ``folder``."""
+    """Whether any process, which may be this one, has locked ``folder``.
+
+    Of a folder in a store or on a network file system this is known of processes on all machines.
+    """
     if isinstance(folder, UPath):
         return live(folder)
     if fcntl is None or not folder.is_dir():
@@ -100,10 +145,12 @@ def is_held(folder: Place) -> bool:
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return isinstance(error, BlockingIOError)  # any other error means a file system without locks
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return live(folder)
     else:
-        return False
+        return on_network(folder) and live(folder)
     finally:
         os.close(handle)
 
@@ -112,10 +159,10 @@ def release(folder: Place) -> None:
     """Unlock ``folder`` if this process has locked it."""
     if isinstance(folder, UPath):
         flush(folder)
-        lease = _leases.pop(str(folder), None)
-        if lease is not None:
-            lease.release()
-        return
-    handle = _held.pop(folder.resolve(), None)
-    if handle is not None:
-        os.close(handle)
+    lease = _leases.pop(_key(folder), None)
+    if lease is not None:
+        lease.release()
+    if not isinstance(folder, UPath):
+        handle = _held.pop(folder.resolve(), None)
+        if handle is not None:
+            os.close(handle)

@@ -137,9 +137,14 @@ def commit_each(
 
 
 def shards_left(writer: FolderWriter, sizes: Sequence[int]) -> tuple[list[int], int, int]:
-    """The numbers of the shards that are not finished, the size of all that are, and that of all shards."""
-    left = [number for number in range(len(sizes)) if not writer.is_done(number)]
-    return left, sum(sizes) - sum(sizes[number] for number in left), sum(sizes)
+    """The numbers of the shards that are not finished, the size of all that are, and that of all shards.
+
+    A rank of an array job counts only the shards of its share.
+    """
+    own = [number for number in range(len(sizes)) if writer.has(number)]
+    left = [number for number in own if not writer.is_done(number)]
+    total = sum(sizes[number] for number in own)
+    return left, total - sum(sizes[number] for number in left), total
 
 
 def equal_shards(count: int, size: int) -> list[int]:

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 from pairsmith.core.paths import Place, inside, is_folder
 
-_NAME = re.compile(r"rank-\d+-of-\d+")
+DONE = "rank.json"
+"""Name of the file that is written into a rank's folder when the rank's share is finished."""
+
+_NAME = re.compile(r"rank-(\d+)-of-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,26 @@ class Rank:
 
 def is_rank_folder(path: Place) -> bool:
     """Whether ``path`` has the name of a rank's folder."""
-    return _NAME.fullmatch(path.name) is not None
+    return rank_in(path) is not None
+
+
+def rank_in(path: Place) -> Rank | None:
+    """The rank whose folder has the name of ``path``; None if it is no rank's name."""
+    match = _NAME.fullmatch(path.name)
+    return Rank(int(match[1]), int(match[2])) if match else None
 
 
 def rank_folders(out: Place, within: Sequence[str] = ()) -> list[Place]:
-    """The folders of ranks in ``out``, or if ``within`` names a subfolder, that subfolder of each rank.
+    """The folders of ranks in ``out`` by number, or if ``within`` names a subfolder, that of each rank.
 
     Folders that do not exist are left out.
     """
-    ranks = sorted(filter(is_rank_folder, inside(out)), key=lambda folder: folder.name)
-    folders = [folder.joinpath(*within) for folder in ranks]
+    ranks = [(rank, folder) for folder in inside(out) if (rank := rank_in(folder))]
+    ranks.sort(key=lambda pair: (pair[0].size, pair[0].number))
+    folders = [folder.joinpath(*within) for _, folder in ranks]
     return [folder for folder in folders if is_folder(folder)]
+
+
+def few_numbers(numbers: Sequence[int]) -> str:
+    """The first eight numbers as text for a message, with … for others."""
+    return ", ".join(map(str, numbers[:8])) + (", …" if len(numbers) > 8 else "")

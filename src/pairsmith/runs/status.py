@@ -2,8 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +17,7 @@ from pairsmith.runs.existing import entries_of
 from pairsmith.runs.folder import DatasetFolder, ShardTotals, read_manifest
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.log import recent
-from pairsmith.runs.ranks import rank_folders
+from pairsmith.runs.ranks import DONE, few_numbers, rank_folders, rank_in
 
 _RECORDS = (
     MANIFEST,
@@ -130,10 +130,9 @@ def _lines(path: Place) -> Iterator[str]:
     ranks = rank_folders(path)
     status = status_of(path)
     if status or ranks:
-        yield from status.lines(str(path)) if status else [f"{path}: an array job"]
-        for rank in ranks:
-            share = status_of(rank)
-            yield from share.lines(rank.name) if share else [f"{rank.name}: not started"]
+        if status:
+            yield from status.lines(str(path))
+        yield from _lines_of_ranks(path, ranks)
         if status and not status.complete and size_of(path / MANIFEST) is not None:
             yield from _parts_of(path)
         return
@@ -159,6 +158,27 @@ def _lines(path: Place) -> Iterator[str]:
         step_status = status_of(path / name)
         begun = "running" if lock.is_held(path / name) else "not started"
         yield from step_status.lines(name) if step_status else [f"{name}: {begun}"]
+
+
+def _lines_of_ranks(path: Place, folders: Sequence[Place]) -> Iterator[str]:
+    """The ranks of an array job: how many are finished, each that has begun, and the numbers of the others.
+
+    If the job was started again with another number of ranks, both are told of.
+    """
+    shares = {rank: folder for folder in folders if (rank := rank_in(folder))}
+    for size in sorted({rank.size for rank in shares}):
+        done = {rank for rank in shares if rank.size == size and size_of(shares[rank] / DONE) is not None}
+        yield f"{path}: an array job, {len(done)} of {size} ranks finished"
+        begun = set()
+        for rank, folder in shares.items():
+            if rank.size == size and (share := status_of(folder)):
+                begun.add(rank.number)
+                yield from replace(share, complete=rank in done).lines(folder.name)
+            elif rank.size == size and lock.is_held(folder):
+                begun.add(rank.number)
+                yield f"{folder.name}: running"
+        if absent := [number for number in range(size) if number not in begun]:
+            yield f"not started: {few_numbers(absent)}"
 
 
 def runs_of_comparison(path: Place) -> list[Place]:

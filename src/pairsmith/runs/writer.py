@@ -209,10 +209,14 @@ class FolderWriter:
 
         In a rank of an array job, a shard that belongs to another rank also counts as done.
         """
-        if self.run.rank is not None and not self.run.rank.has(shard):
+        if not self.has(shard):
             return True
         entry = self._entries.get(shard, self._elsewhere.get(shard))
         return entry is not None and share in (None, ShardSpec(entry.items, entry.content, entry.asked))
+
+    def has(self, shard: int) -> bool:
+        """Whether the shard belongs to this folder, and not to another rank of an array job."""
+        return self.run.rank is None or self.run.rank.has(shard)
 
     def tables(self, shard: int) -> tuple[dict[str, pa.Table], pa.Table] | None:
         """The rows by split, and the rejects, of a finished shard; None if it is not finished."""

@@ -153,7 +153,8 @@ def _commit_shards(
 
     ``revision`` is the model's; a worker that loads other weights raises an error.
     """
-    remaining = [shard for shard in shards if not writer.is_done(shard.number, shard.spec)]
+    own = [shard for shard in shards if writer.has(shard.number)]
+    remaining = [shard for shard in own if not writer.is_done(shard.number, shard.spec)]
     # If an earlier run finished a part of a shard, its tables are read only when a worker takes the shard.
     queue = (replace(shard, earlier=_earlier_tables(writer, shard)) for shard in remaining)
     cache = None
@@ -167,8 +168,8 @@ def _commit_shards(
     labels = len(task.written_names)
     lost: list[LostItem[Shard]] = []
     examples = ExamplePrinter(task, run.progress)
-    with run.progress.task("generate", _item_count(shards) * labels, "prompts") as bar:
-        bar.skip((_item_count(shards) - _item_count(remaining)) * labels)
+    with run.progress.task("generate", _item_count(own) * labels, "prompts") as bar:
+        bar.skip((_item_count(own) - _item_count(remaining)) * labels)
         bar.note = _saved_rows(writer)
         executor = ExecutorChoice.of(settings)
         for outcome in execute(load, queue, bar.advance, executor, partial(run.tell, "worker")):

@@ -1,0 +1,160 @@
+"""Folders on a network file system: locks of other machines are not seen there, their leases are."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from pairsmith.core.errors import BusyError
+from pairsmith.runs import lease, lock
+from pairsmith.runs.lease import LEASE
+from pairsmith.runs.ranks import Rank
+from pairsmith.runs.status import status_lines
+
+
+@pytest.fixture
+def out(tmp_path, monkeypatch):
+    """A folder on what counts as a network file system."""
+    if not (kind := lock.file_system(tmp_path)):
+        pytest.skip("needs Linux's list of mounts")
+    monkeypatch.setattr(lock, "NETWORK", {kind})
+    yield tmp_path / "out"
+    for folder in list(lock._leases):
+        lock.release(tmp_path / folder)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes only when somebody sleeps; ``clock.each`` is called then."""
+
+    class Clock:
+        now = 0.0
+        each = staticmethod(lambda: None)
+
+        def sleep(self, seconds):
+            self.now += seconds
+            self.each()
+
+    clock = Clock()
+    monkeypatch.setattr(lease.time, "sleep", clock.sleep)
+    monkeypatch.setattr(lease.time, "monotonic", lambda: clock.now)
+    return clock
+
+
+def far(folder, count=0, **about):
+    """Have a process of another machine write to ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    owner = {"owner": "o", "host": "far", "boot": "b", "pid": 7, "count": count, "time": now}
+    (folder / LEASE).write_text(json.dumps(owner | about))
+
+
+def test_one_process_writes_and_leaves_no_lease(out, work):
+    writer = work.start(out)
+    assert json.loads((out / LEASE).read_text())["pid"]
+    assert lock.is_held(out)
+    work.commit(writer, 0)
+    writer.finish(work.card)
+    assert not lock.is_held(out)
+    assert sorted(path.name for path in out.iterdir()) == [
+        "README.md", "data", "journal", "log.jsonl", "manifest.json", "rejects",
+    ]  # fmt: skip
+
+
+def test_a_process_of_another_machine_keeps_this_one_out(out, work, clock):
+    far(out)
+    clock.each = lambda: far(out, count=clock.now)
+    with pytest.raises(BusyError, match=r"another run is writing to .*out \(process 7 on far\); wait for it"):
+        work.start(out)
+    clock.each = lambda: None
+    (out / LEASE).unlink()
+    lock.release(out)
+    work.start(out)  # the lock of this machine was given back, too
+
+
+def test_one_that_was_killed_there_is_taken_over(out, work, clock):
+    far(out, time="2999-01-01T00:00:00+00:00")
+    work.start(out)
+    assert clock.now >= lease.STALE_SECONDS
+
+
+def test_status_tells_that_another_machine_runs_it(out, work):
+    work.start(out)
+    lock.release(out)
+    assert "stopped" in status_lines(out)[0]
+    far(out)
+    assert "running" in status_lines(out)[0]
+
+
+def test_ranks_that_run_on_other_machines_are_not_taken_over(out, work):
+    rank = Rank(0, 2)
+    writer = work.start(out / rank.name)
+    work.commit(writer, 0)
+    lock.release(out / rank.name)
+    far(out / rank.name)
+    with pytest.raises(BusyError, match="rank-0-of-2 is being written by a rank"):
+        work.start(out)
+    assert (out / rank.name / "data/train-00000.parquet").exists()
+    assert not (out / LEASE).exists()
+
+
+def test_a_rank_on_a_machine_with_another_clock_is_not_taken_over(out, work, clock):
+    """Its lease seems to be old; that it is renewed shows that it runs."""
+    folder = out / Rank(0, 2).name
+    work.commit(work.start(folder), 0)
+    lock.release(folder)
+    then = "2020-01-01T00:00:00+00:00"
+    far(folder, time=then)
+    clock.each = lambda: far(folder, count=clock.now, time=then)
+    with pytest.raises(BusyError, match="rank-0-of-2 is being written by a rank"):
+        work.start(out)
+    assert (folder / "data/train-00000.parquet").exists()
+    clock.each = lambda: None
+    assert work.start(out).done == (0,)  # once it renews its lease no more
+
+
+def test_a_run_that_lost_its_lease_stops(out, work):
+    writer = work.start(out)
+    work.commit(writer, 0)
+    far(out)
+    with pytest.raises(Exception, match="another run has taken over"):
+        work.commit(writer, 1)
+    lock.release(out)
+    assert (out / LEASE).exists()  # it is the other's
+
+
+def test_of_two_that_create_a_lease_one_fails(out):
+    out.mkdir()
+    first, second = lease.Lease(out), lease.Lease(out)
+    first._write(create=True)
+    with pytest.raises(FileExistsError):
+        second._write(create=True)
+    assert json.loads((out / LEASE).read_text())["owner"] == first._owner
+    assert [path.name for path in out.iterdir()] == [LEASE]
+
+
+def test_file_systems_without_hard_links(out, work, monkeypatch):
+    def refuse(*_):
+        raise PermissionError("no hard links")
+
+    monkeypatch.setattr("pathlib.Path.hardlink_to", refuse)
+    monkeypatch.setattr(lease, "_SETTLE_SECONDS", 0.0)
+    work.start(out)
+    assert lock.is_held(out)
+
+
+def test_file_systems(tmp_path, monkeypatch):
+    device = tmp_path.stat().st_dev
+    number = f"{lock.os.major(device)}:{lock.os.minor(device)}"
+    mounts = tmp_path / "mountinfo"
+    monkeypatch.setattr(lock, "_MOUNTS", mounts)
+    for kind, network in (("nfs4", True), ("lustre", True), ("fuse.sshfs", True), ("ext4", False)):
+        mounts.write_text(
+            "22 27 0:0 / /proc rw,relatime - proc proc rw\n"
+            f"98 25 {number} / /shared rw shared:3 - {kind} server:/export rw\n"
+        )
+        assert lock.file_system(tmp_path) == kind
+        assert lock.on_network(tmp_path) is network
+    mounts.unlink()
+    assert not lock.on_network(tmp_path)
+    assert not lock.on_network(tmp_path / "missing")
