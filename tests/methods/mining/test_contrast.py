@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from pairsmith.core.errors import ModelError
+from pairsmith.methods.mining import biencoder
 from pairsmith.methods.mining.crossencoder import binary_losses, listwise_losses
 from pairsmith.methods.mining.style import StyleClassifier, load_style_classifier
 from pairsmith.training.contrastive import contrastive_loss
@@ -75,3 +76,36 @@ def test_the_style_of_vectors_by_hand(tmp_path):
     (tmp_path / "style.safetensors").write_bytes(b"junk")
     with pytest.raises(ModelError, match="train the encoder again"):
         load_style_classifier(str(tmp_path))
+
+
+class Width(torch.nn.Module):
+    """Stands for an encoder of vectors of two numbers."""
+
+    def get_embedding_dimension(self):
+        return 2
+
+
+@pytest.mark.parametrize("side", ["query", "document"])
+def test_the_loss_of_a_batch_adds_the_style_classifiers_to_the_contrastive_by_hand(side, monkeypatch):
+    """The seeds' questions, or their outputs without the added negatives, are told from corpus texts (M4)."""
+    others = torch.tensor([[0.0, 5.0]])
+    monkeypatch.setattr(biencoder, "side_vectors", lambda _, features, side: features)
+    model = biencoder.BiEncoder(Width(), scale=20.0, style=side, style_weight=0.5)
+    with torch.no_grad():
+        model.style.weight[:] = torch.tensor([[0.02, -0.01]])  # times 100: 2 and -1
+        model.style.bias[:] = 0.003
+
+    def logit(vector):
+        x, y = (number / math.hypot(*vector) for number in vector)
+        return 2 * x - y + 0.3
+
+    seeds = X.tolist() if side == "query" else Y[:2].tolist()
+    of_seeds = sum(math.log(1 + math.exp(-logit(seed))) for seed in seeds) / 2
+    of_others = math.log(1 + math.exp(logit([0.0, 5.0])))
+    expected = contrastive_loss(X, Y, NONE, 20.0).item() + 0.5 * (of_seeds + of_others) / 2
+    assert model(X, Y, NONE, others)["loss"].item() == pytest.approx(expected, rel=1e-5)
+    assert model(X, Y, NONE)["loss"].item() == pytest.approx(contrastive_loss(X, Y, NONE, 20.0).item())
+    style = model.style_classifier()
+    assert style.probability(np.array([[3, 4]], np.float32)).item() == pytest.approx(
+        1 / (1 + math.exp(-logit([3, 4]))), rel=1e-5
+    )

@@ -8,7 +8,12 @@ from tests.heard import Heard
 from pairsmith.data.examples import Example
 from pairsmith.methods.mining.biencoder import CorpusSample, train_biencoder_on
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
-from pairsmith.methods.mining.options import BiencoderOptions, CrossencoderOptions
+from pairsmith.methods.mining.options import (
+    BiencoderOptions,
+    CrossencoderOptions,
+    ReaderOptions,
+    SummarizerOptions,
+)
 from pairsmith.models.cross_encoder import score_pairs
 from pairsmith.models.encode import encode_texts
 
@@ -31,6 +36,12 @@ def test_a_crossencoder_is_trained_on_pairs(tiny_bert):
     trained = train_crossencoder_on(SEEDS, (), None, options)
     assert trained.history.steps == 2
     assert len(score_pairs(trained.model, ["who plays the horn?"], ["a horn was heard"])) == 1
+
+
+def test_defaults_are_those_of_the_paper_for_squad():
+    """M9 and M10; the recipe for XSum gives its own numbers of steps."""
+    all_options = (BiencoderOptions, CrossencoderOptions, ReaderOptions, SummarizerOptions)
+    assert [options(base="b").steps for options in all_options] == [200, 1_000, 200, 200]
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,31 @@ from pairsmith.data.squad import Answer, Question
 from pairsmith.methods.quip.generators import load_question_generator
 from pairsmith.methods.quip.method import distil, generate_questions, label_questions
 from pairsmith.methods.quip.options import GenerationOptions
-from pairsmith.models.reader import load_reader
+from pairsmith.methods.quip.training_options import StudentOptions
+from pairsmith.models.question_generator import GENERATED_QUESTION_TOKENS
+from pairsmith.models.reader import ANSWER_TOKENS, load_reader
 from pairsmith.models.span_answers import answer_with_span_encoder
+from pairsmith.models.teacher import TOP
+from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 
 TEXTS = [
     "Ann met Bob in Rome in 1999. They went to Paris.",
     "In 2004 Cid saw 12 birds in London.",
     "so it was.",
 ]
+
+
+def test_defaults_are_those_of_the_paper():
+    """Q1 to Q3, Q5 and Q6, from Python and in the settings of the steps."""
+    for asking in (GenerationOptions(), AskSettings(inputs="i", model="m").options):
+        assert (asking.questions, asking.max_length, asking.top_p) == (10, 456, 0.6)
+        assert (asking.decoding, asking.beams) == ("nucleus", 20)
+    assert GENERATED_QUESTION_TOKENS == 50
+    of_step = RelabelSettings(data="d", model="m")
+    assert (of_step.top, of_step.max_answer_tokens) == (TOP, ANSWER_TOKENS) == (8, 17)
+    student = StudentOptions(base="b")
+    assert (student.learning_rate, student.epochs, student.max_length) == ([1e-5], 2.0, 456 + 2)
+    assert (student.labels, student.negatives, student.together) == ("teacher", "passage", 9)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -37,6 +38,38 @@ def test_a_training_that_diverged_has_no_figure(tiny_bert):
     tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), torch.full((2, 16), torch.nan))
     with pytest.raises(ModelError, match="try a smaller learning rate"):
         module.tag_sentences(tagger, SENTENCES, ["O", "B-PER"], lambda _: None)
+
+
+def test_the_questions_of_types_are_the_papers():
+    """Table 9, with the tags of CoNLL 2003 and of WNUT 17."""
+    assert questions_for(["PER", "LOC", "ORG", "MISC"]) == {
+        "O": "What is a generic object ?",
+        "PER": "Who is a person ?",
+        "LOC": "What is a location ?",
+        "ORG": "What is an organization ?",
+        "MISC": "What is a miscellaneous entity ?",
+    }
+    assert questions_for(["person", "corporation", "product", "creative-work", "group"]) == {
+        "O": "What is a generic object ?",
+        "person": "Who is a person ?",
+        "corporation": "What is a corporation ?",
+        "product": "What is a product ?",
+        "creative-work": "What is a creative work ?",
+        "group": "What is a group ?",
+    }
+
+
+def test_a_tagger_is_trained_as_in_the_paper():
+    assert TaggerOptions() == TaggerOptions(epochs=200, learning_rate=2e-5, batch_size=8)
+
+
+def test_random_rows_have_the_deviation_with_which_the_encoder_began():
+    for given, deviation in (({"initializer_range": 0.07}, 0.07), ({}, 0.02)):
+        config = SimpleNamespace(hidden_size=16, **given)
+        rows = module.random_rows(SimpleNamespace(model=SimpleNamespace(config=config)), 2_000, seed=3)
+        assert rows.shape == (2_000, 16)
+        assert float(rows.std()) == pytest.approx(deviation, rel=0.02)
+        assert abs(float(rows.mean())) < deviation / 50
 
 
 def test_rows_begin_as_the_start_vectors_of_their_questions(student):

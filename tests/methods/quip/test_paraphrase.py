@@ -1,16 +1,19 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.data.paraphrases import Paraphrase
 from pairsmith.methods.quip.paraphrase import (
-    SCALE,
     Head,
     detect_paraphrases,
     draw_paraphrases,
     fine_tune,
     last_layers,
+    predict_frozen,
     usual_layer,
 )
 from pairsmith.models.token_vectors import load_token_encoder
@@ -20,6 +23,35 @@ TEXTS = ["A man is playing.", "A woman is slicing an onion.", "Two dogs run.", "
 
 def test_the_usual_layer_is_five_sixths_of_the_way_up():
     assert [usual_layer(layers) for layers in (24, 12, 6, 1)] == [20, 10, 5, 1]
+
+
+def test_the_features_are_of_the_last_eight_layers():
+    assert list(last_layers(SimpleNamespace(layers=24))) == [17, 18, 19, 20, 21, 22, 23, 24]
+    assert list(last_layers(SimpleNamespace(layers=6))) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_frozen_classifier_has_the_least_regularised_loss_on_standardised_scores():
+    """With C = 1, and as liblinear does, the intercept counts as one of the weights (Q9)."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([False, True], 16)
+    features = 0.9 + 1e-3 * (rng.standard_normal((32, 8)) + labels[:, None] * rng.standard_normal(8))
+    test = 0.9 + 1e-3 * rng.standard_normal((400, 8))
+    mean, deviation = features.mean(axis=0), features.std(axis=0)
+    rows, test_rows = (
+        np.column_stack([(scores - mean) / deviation, np.ones(len(scores))]) for scores in (features, test)
+    )
+    sign = np.where(labels, 1, -1)
+
+    def objective(weights, c):
+        return weights @ weights / 2 + c * np.logaddexp(0, -sign * (rows @ weights)).sum()
+
+    def logits(c):
+        return test_rows @ minimize(objective, np.zeros(9), c, tol=1e-10).x
+
+    clear = np.abs(logits(1.0)) > 0.01  # liblinear stops a little before the minimum
+    predicted = predict_frozen(features, labels, test)
+    assert (predicted[clear] == (logits(1.0) > 0)[clear]).all()
+    assert all((predicted[clear] != (logits(c) > 0)[clear]).any() for c in (0.1, 10.0))
 
 
 def test_examples_are_drawn_of_each_class_and_by_the_seed():
@@ -62,13 +94,35 @@ def test_tuning_moves_the_encoder_and_leaves_it_able(tiny_bert):
     assert bool(head.weights.weight.detach().any())
 
 
+@pytest.mark.slow
+def test_tuning_makes_20_passes_in_batches_of_16_with_the_papers_adam(tiny_bert, monkeypatch):
+    groups, sizes = [], []
+    step, forward = torch.optim.Adam.step, Head.forward
+
+    def recorded_step(self, *args, **named):
+        groups.append({name: self.param_groups[0][name] for name in ("lr", "betas", "eps", "weight_decay")})
+        return step(self, *args, **named)
+
+    def recorded_forward(self, features):
+        sizes.append(len(features))
+        return forward(self, features)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", recorded_step)
+    monkeypatch.setattr(Head, "forward", recorded_forward)
+    encoder = load_token_encoder(str(tiny_bert), device="cpu")
+    pairs = [Paraphrase(a, b, a == b) for a in TEXTS[:4] for b in TEXTS]
+    fine_tune(encoder, pairs, last_layers(encoder), seed=1)
+    assert groups == [{"lr": 1e-5, "betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": 0}] * 40
+    assert sizes == [16, 4] * 20
+
+
 def test_the_head_standardises_and_starts_at_nothing():
     head = Head(2)
     features = torch.tensor([[1.0, 5.0], [3.0, 9.0]])
     assert head(features).tolist() == [0.0, 0.0]
     with torch.no_grad():
         head.weights.weight[:] = torch.tensor([[1.0, 0.0]])
-    assert head(features).tolist() == pytest.approx([-SCALE, SCALE], rel=1e-4)
+    assert head(features).tolist() == pytest.approx([-1000.0, 1000.0], rel=1e-4)
 
 
 @pytest.mark.slow

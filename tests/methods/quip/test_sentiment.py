@@ -6,9 +6,40 @@ import torch
 
 import pairsmith
 from pairsmith.core.errors import ModelError
-from pairsmith.methods.quip.sentiment import Judged, judge_by_questions, scores_of
+from pairsmith.methods.quip.sentiment import (
+    NEUTRAL,
+    Judged,
+    judge_by_questions,
+    questions_about,
+    rationale_questions,
+    scores_of,
+)
 from pairsmith.models.span_answers import TextVectors
 from pairsmith.models.span_heads import SpanHeads, save_heads
+
+
+def test_the_questions_and_the_neutral_words_are_the_papers():
+    """Table 11, and Appendix A.4."""
+    assert questions_about("movie") == [
+        "Why is it bad?", "Why is it good?",
+        "Why is this movie bad?", "Why is this movie good?",
+        "Why is it terrible?", "Why is it great?",
+        "What makes this movie bad?", "What makes this movie good?",
+        "What is the reason this movie is bad?", "What is the reason this movie is good?",
+        "What is the reason this movie is terrible?", "What is the reason this movie is great?",
+    ]  # fmt: skip
+    assert NEUTRAL == ("the", "be", "to", "of", "and", "a", "in", "that", "have", "I")
+
+
+def test_a_rationale_answers_the_question_of_the_prompt_that_is_best_on_sst_2():
+    # Only the fifth prompt counts: it takes the first text for positive, and after calibration the second not.
+    scores = np.zeros((6, 2, 2))
+    scores[4] = [[1.0, 3.0], [1.0, 1.5]]
+    scores[[0, 1, 2, 3, 5], :, 0] = 9.0
+    neutral = np.zeros((6, 2))
+    neutral[4] = [0.0, 1.0]
+    questions = [questions_about("movie")[number] for number in rationale_questions(scores, neutral)]
+    assert questions == ["What is the reason this movie is good?", "What is the reason this movie is bad?"]
 
 
 def test_the_score_of_a_text_by_hand():
@@ -53,6 +84,8 @@ def test_texts_are_judged_without_files_or_settings(tiny_bert, tmp_path):
     judged = judge_by_questions(encoder, texts, item="product")
     assert (judged.scores.shape, judged.neutral.shape) == ((6, 2, 2), (6, 2))
     other = judge_by_questions(encoder, texts)
+    of_movies = judge_by_questions(encoder, texts, item="movie")
+    assert np.array_equal(other.scores, of_movies.scores)
     # Two of the prompts do not name what the texts are about.
     assert [np.array_equal(*both) for both in zip(judged.scores, other.scores, strict=True)] == [
         True, False, True, False, False, False,

@@ -110,6 +110,12 @@ def test_intervals_are_those_of_test_sentences_drawn_one_by_one(student, tmp_pat
     assert "±: standard error over the splits; brackets: 95 % interval over the sentences" in shown
 
 
+def test_defaults_are_those_of_the_paper():
+    defaults = EvaluateNerSettings(model="m", data="d")
+    assert (defaults.shots, defaults.splits) == (5, [0, 1, 2, 3, 4])
+    assert (defaults.epochs, defaults.learning_rate, defaults.batch_size) == (200, 2e-5, 8)
+
+
 def test_one_split_has_an_interval_and_no_error_and_without_resamples_there_is_none(student, data, tmp_path):
     one = evaluate_ner(
         settings(student, data, splits=[1], start=["random"], epochs=1), Run(tmp_path / "one", Silent())

@@ -223,6 +223,12 @@ def test_too_few_examples_are_told_before_anything_is_scored(tmp_path, tiny_bert
         run(tmp_path, tiny_bert, data=data, train=data, shots=6)
 
 
+def test_defaults_are_those_of_the_paper():
+    defaults = EvaluateParaphraseSettings(model="m", data="d", train="t")
+    assert (defaults.shots, defaults.splits) == (16, [13, 21, 42, 87, 100])
+    assert defaults.special_tokens
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
