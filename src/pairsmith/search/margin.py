@@ -106,14 +106,14 @@ class UsedTexts:
         """
         # Single look-ups are ten times as fast in bytes as in an array; whole arrays are looked up first.
         of_x, of_y = self._x, self._y
-        every_x, every_y = (np.frombuffer(side, np.uint8) for side in (of_x, of_y))
+        used_x, used_y = (np.frombuffer(side, np.uint8) for side in (of_x, of_y))
         parts = [np.zeros(0, np.int64)]
         for start in range(0, len(x), PAIRS_AT_ONCE):
-            some_x, some_y = x[start : start + PAIRS_AT_ONCE], y[start : start + PAIRS_AT_ONCE]
-            free = np.flatnonzero((every_x[some_x] | every_y[some_y]) == 0)
+            batch_x, batch_y = x[start : start + PAIRS_AT_ONCE], y[start : start + PAIRS_AT_ONCE]
+            free = np.flatnonzero((used_x[batch_x] | used_y[batch_y]) == 0)
             places: list[int] = []
             for place, one, other in zip(
-                free.tolist(), some_x[free].tolist(), some_y[free].tolist(), strict=True
+                free.tolist(), batch_x[free].tolist(), batch_y[free].tolist(), strict=True
             ):
                 if not (of_x[one] or of_y[other]):
                     of_x[one] = of_y[other] = True

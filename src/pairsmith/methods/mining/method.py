@@ -108,15 +108,15 @@ def mine_pairs(
     ys, y = distinct_unit_vectors(encoder, outputs_by_text, "document", "outputs")
     # 2. In both directions, the k nearest neighbours (M3) among the texts that may be paired (M5).
     of_x, of_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)
-    near = NeighboursInMemory(of_x), NeighboursInMemory(of_y)
+    neighbours = NeighboursInMemory(of_x), NeighboursInMemory(of_y)
     if not keep_verbatim:
         side_x = TextsInMemory([(text, None) for text in xs], x)
         side_y = TextsInMemory([(text, _answer_of(outputs_by_text[text])) for text in ys], y)
-        keep_pairable(near, (side_x, side_y), k)
+        keep_pairable(neighbours, (side_x, side_y), k)
     # 3. The margins of all candidates (M3).
     forward: list[Rows] = []
     backward: list[Rows] = []
-    score_candidates(near, (np.arange(len(xs)), np.arange(len(ys))), k, margin, (forward, backward))
+    score_candidates(neighbours, (np.arange(len(xs)), np.arange(len(ys))), k, margin, (forward, backward))
     # 4. Select pairs by the retrieval rule.
     pairs = []
     for rows in select_pairs(forward, backward, retrieval, (len(xs), len(ys)), best=best):
