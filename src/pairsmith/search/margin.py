@@ -41,18 +41,18 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
 
     Args:
         similarity: the pairs' cosines, of any shape; floating, float32 in a search.
-        of_x: mean cosine of each pair's x with its k nearest y; its shape broadcasts.
-        of_y: mean cosine of each pair's y with its k nearest x; likewise.
+        of_x: mean cosine of each pair's x with N_x, its k nearest y; its shape broadcasts.
+        of_y: mean cosine of each pair's y with N_y, its k nearest x; likewise.
         kind: ``ratio`` (M3) divides the cosine by the mean of ``of_x`` and ``of_y``, and is NaN where this
             mean is not above 0, as the ratio would be meaningless. ``distance`` subtracts the mean.
             ``absolute`` is the cosine itself.
     """
-    usual = (of_x + of_y) / 2
+    mean = (of_x + of_y) / 2
     match kind:  # mypy reports a name without a case
         case "ratio":
-            return torch.where(usual > 0, similarity / usual, torch.nan)
+            return torch.where(mean > 0, similarity / mean, torch.nan)
         case "distance":
-            return similarity - usual
+            return similarity - mean
         case "absolute":
             return similarity.clone()
 
