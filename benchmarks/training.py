@@ -226,7 +226,9 @@ def theirs_cross_encoder(model: str, pairs: Sequence[Pair], steps: int, bf16: bo
 
 def ours_reader(model: str, questions: Sequence[Question], steps: int) -> list[float]:
     watch = Watch()
-    options = ReaderOptions(base=model, batch_size=QUESTIONS, steps=steps, learning_rate=[3e-5], device="cpu")
+    options = ReaderOptions(
+        base=model, batch_size=QUESTIONS, steps=steps, learning_rate=[3e-5], max_length=384, device="cpu"
+    )
     train_reader_on(list(map(QuestionWithSpans.of, questions)), (), options, progress=watch)
     return watch.times
 

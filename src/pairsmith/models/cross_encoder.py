@@ -1,9 +1,10 @@
 """Cross-encoders: models that read an input and an output together and score the pair (M6).
 
 M6 uses BART's classification head: ``[CLS] x [SEP] y [SEP]`` is the input of the encoder and of the decoder,
-and a perceptron with two layers maps the final state of the decoder's last token to the score. Any other
-sequence classification model can be used, too. A decoder-only model, such as Llama, reads the two texts with
-a line break between them, and a linear layer maps the final state of the last token to the score.
+and a perceptron with two layers maps the final state of the decoder's last token to the score. As usual with
+BART, the decoder reads it shifted by one token, after an end token. Any other sequence classification model
+can be used, too. A decoder-only model, such as Llama, reads the two texts with a line break between them, and
+a linear layer maps the final state of the last token to the score.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

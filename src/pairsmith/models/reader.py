@@ -1,11 +1,11 @@
 """Readers: models that predict the span of the answer to a question in a text (M9), and how they answer (Q7).
 
 A reader is any model with a question-answering head of transformers. BART, as in M9, reads the question and
-the text in its encoder and in its decoder, and the head classifies the final states of the decoder. In an
-encoder such as BERT, the head classifies the final states of the encoder. A decoder-only model, such as
-Llama, reads the question, a line break and the text, and the head classifies its final states; the state of a
-token depends on the question and on the text up to this token. A teacher is an encoder with two perceptrons
-in place of this head (Q3).
+the text in its encoder and, shifted by one token, in its decoder, and the head classifies the final states of
+the decoder. In an encoder such as BERT, the head classifies the final states of the encoder. A decoder-only
+model, such as Llama, reads the question, a line break and the text, and the head classifies its final states;
+the state of a token depends on the question and on the text up to this token. A teacher is an encoder with
+two perceptrons in place of this head (Q3).
 """
 
 from collections.abc import Callable, Iterator, Sequence

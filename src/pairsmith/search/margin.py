@@ -41,18 +41,18 @@ def margin(similarity: Tensor, of_x: Tensor, of_y: Tensor, kind: MarginName = "r
 
     Args:
         similarity: the pairs' cosines, of any shape; floating, float32 in a search.
-        of_x: mean cosine of each pair's x with its k nearest y; its shape broadcasts.
-        of_y: mean cosine of each pair's y with its k nearest x; likewise.
+        of_x: mean cosine of each pair's x with N_x, its k nearest y; its shape broadcasts.
+        of_y: mean cosine of each pair's y with N_y, its k nearest x; likewise.
         kind: ``ratio`` (M3) divides the cosine by the mean of ``of_x`` and ``of_y``, and is NaN where this
             mean is not above 0, as the ratio would be meaningless. ``distance`` subtracts the mean.
             ``absolute`` is the cosine itself.
     """
-    usual = (of_x + of_y) / 2
+    mean = (of_x + of_y) / 2
     match kind:  # mypy reports a name without a case
         case "ratio":
-            return torch.where(usual > 0, similarity / usual, torch.nan)
+            return torch.where(mean > 0, similarity / mean, torch.nan)
         case "distance":
-            return similarity - usual
+            return similarity - mean
         case "absolute":
             return similarity.clone()
 
@@ -106,14 +106,14 @@ class UsedTexts:
         """
         # Single look-ups are ten times as fast in bytes as in an array; whole arrays are looked up first.
         of_x, of_y = self._x, self._y
-        every_x, every_y = (np.frombuffer(side, np.uint8) for side in (of_x, of_y))
+        used_x, used_y = (np.frombuffer(side, np.uint8) for side in (of_x, of_y))
         parts = [np.zeros(0, np.int64)]
         for start in range(0, len(x), PAIRS_AT_ONCE):
-            some_x, some_y = x[start : start + PAIRS_AT_ONCE], y[start : start + PAIRS_AT_ONCE]
-            free = np.flatnonzero((every_x[some_x] | every_y[some_y]) == 0)
+            batch_x, batch_y = x[start : start + PAIRS_AT_ONCE], y[start : start + PAIRS_AT_ONCE]
+            free = np.flatnonzero((used_x[batch_x] | used_y[batch_y]) == 0)
             places: list[int] = []
             for place, one, other in zip(
-                free.tolist(), some_x[free].tolist(), some_y[free].tolist(), strict=True
+                free.tolist(), batch_x[free].tolist(), batch_y[free].tolist(), strict=True
             ):
                 if not (of_x[one] or of_y[other]):
                     of_x[one] = of_y[other] = True

@@ -42,6 +42,7 @@ def test_defaults_are_those_of_the_paper_for_squad():
     """M9 and M10; the recipe for XSum gives its own numbers of steps."""
     all_options = (BiencoderOptions, CrossencoderOptions, ReaderOptions, SummarizerOptions)
     assert [options(base="b").steps for options in all_options] == [200, 1_000, 200, 200]
+    assert [options(base="b").max_length for options in all_options] == [None] * 4  # texts are read whole
 
 
 @pytest.mark.parametrize(

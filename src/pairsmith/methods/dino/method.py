@@ -1,11 +1,14 @@
 """DINO (Schick and Schütze 2021): a language model writes labelled pairs from one instruction per label.
 
-1. Each input is put into each label's instruction, and into those of the label's counter-labels (D1, D2).
-2. The model continues the label's prompt. Self-debiasing lowers the probability of every token that is
-   likelier after a counter-label's prompt (D3). The next token is drawn from the tokens that remain after
-   top-k and top-p, and the first quotation mark ends the text (D1, D4).
-3. A text that is empty, copies the input or repeats an earlier text is rejected, and the model tries again,
-   up to a limit (D4, D6).
+1. Each input x1 is put into the instruction I_y of each label y, and into those of the counter-labels CL(y)
+   (D1, D2).
+2. The model continues I_y. A token x has the probability p_y(x) after I_y, and p_y'(x) after the
+   instruction of the counter-label y', both followed by the text so far. With delta = p_y(x) minus the
+   largest p_y'(x), self-debiasing multiplies p_y(x) by exp(decay * delta), at least ``floor``, where
+   delta < 0 (D3, ``self_debias``). The next token is drawn from the tokens that remain after top-k and
+   top-p, and the first quotation mark ends the text x2 (D1, D4).
+3. A text that is empty, copies x1 or repeats an earlier text is rejected, and the model tries again, up to a
+   limit (D4, D6).
 """
 
 from collections.abc import Iterable, Sequence

@@ -26,7 +26,7 @@ class NeighbourStore(Protocol):
         """Yield the texts in parts: the number of the part's first text, and the ``most`` nearest of each."""
         ...
 
-    def write(self, first: int, near: Neighbours) -> None:
+    def write(self, first: int, neighbours: Neighbours) -> None:
         """Replace the neighbours of the part whose first text has the number ``first``."""
         ...
 
@@ -34,16 +34,16 @@ class NeighbourStore(Protocol):
 class NeighboursInMemory:
     """The nearest neighbours of all texts of one side in memory, as one part."""
 
-    def __init__(self, near: Neighbours) -> None:
-        self._near = near
+    def __init__(self, neighbours: Neighbours) -> None:
+        self._neighbours = neighbours
 
     def parts(self, most: int | None = None) -> Iterator[tuple[int, Neighbours]]:
         """See ``NeighbourStore``."""
-        yield 0, Neighbours(self._near.ids[:, :most], self._near.similarities[:, :most])
+        yield 0, Neighbours(self._neighbours.ids[:, :most], self._neighbours.similarities[:, :most])
 
-    def write(self, first: int, near: Neighbours) -> None:  # noqa: ARG002 - the part is the only one
+    def write(self, first: int, neighbours: Neighbours) -> None:  # noqa: ARG002 - the part is the only one
         """See ``NeighbourStore``."""
-        self._near = near
+        self._neighbours = neighbours
 
 
 class PairStore(Protocol):
@@ -55,24 +55,24 @@ class PairStore(Protocol):
 
 
 def keep_pairable(
-    near: tuple[NeighbourStore, NeighbourStore], texts: tuple[PairedTexts, PairedTexts], k: int
+    neighbours: tuple[NeighbourStore, NeighbourStore], texts: tuple[PairedTexts, PairedTexts], k: int
 ) -> int:
     """Keep the k nearest neighbours that each text may be paired with (M5); returns how many were left out.
 
-    ``near`` and ``texts`` hold the inputs first, then the outputs. ``near`` has more than k neighbours of
-    each text. Those left out are nearer than the k-th that is kept.
+    ``neighbours`` and ``texts`` hold the inputs first, then the outputs. Each text has more than k
+    neighbours. Those left out are nearer than the k-th that is kept.
     """
     left_out = 0
     for side, (own, other) in enumerate((texts, texts[::-1])):
-        for first, part in near[side].parts():
+        for first, part in neighbours[side].parts():
             kept, count = pairable_neighbours(part, k, own, other, inputs=side == 0, first=first)
-            near[side].write(first, kept)
+            neighbours[side].write(first, kept)
             left_out += count
     return left_out
 
 
 def score_candidates(
-    near: tuple[NeighbourStore, NeighbourStore],
+    neighbours: tuple[NeighbourStore, NeighbourStore],
     numbers: tuple[NDArray[np.integer], NDArray[np.integer]],
     k: int,
     margin: MarginName,
@@ -81,7 +81,7 @@ def score_candidates(
     """Score each text with each of its k nearest neighbours by their margin (M3).
 
     Args:
-        near: the neighbours of the inputs, and those of the outputs.
+        neighbours: those of the inputs, and those of the outputs.
         numbers: for each side, ``(n,)`` and ``(m,)``, the number that stands for each of its texts in the
             candidates' rows.
         k: number of neighbours of each text.
@@ -93,8 +93,8 @@ def score_candidates(
         nearest neighbours is not above 0.
     """
     without_margin = 0
-    means = [torch.cat([mean_cosine(part) for _, part in of_side.parts(k)]) for of_side in near]
-    for side, (of_side, store) in enumerate(zip(near, into, strict=True)):
+    means = [torch.cat([mean_cosine(part) for _, part in of_side.parts(k)]) for of_side in neighbours]
+    for side, (of_side, store) in enumerate(zip(neighbours, into, strict=True)):
         for first, part in of_side.parts(k):
             of_part = means[side][first : first + len(part.ids)]
             pairs = with_neighbours(part, of_part, means[1 - side], margin)

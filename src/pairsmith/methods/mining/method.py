@@ -5,8 +5,9 @@
    Two texts are no neighbours if one contains the other verbatim, or if the input is a question that contains
    the output's answer: a model would learn from such pairs to copy (M5, ``pairable.py``). These texts are
    left out before the k nearest are counted.
-3. A candidate pair is a text with one of its neighbours. Its score is its margin: the cosine of the pair,
-   divided by the mean cosine of both texts to their k nearest neighbours (M3).
+3. A candidate pair is a text with one of its neighbours. With N_x the k nearest outputs of an input x, and
+   N_y the k nearest inputs of an output y, its score is the margin cos(x, y) / (a_x / 2 + a_y / 2), where
+   a_x is the mean of cos(x, z) over z in N_x, and a_y the mean of cos(z, y) over z in N_y (M3).
 4. A retrieval rule selects the pairs with the largest margins, or all candidates go on to a cross-encoder
    (M6).
 
@@ -107,16 +108,16 @@ def mine_pairs(
     xs, x = distinct_unit_vectors(encoder, inputs, "query", "inputs")
     ys, y = distinct_unit_vectors(encoder, outputs_by_text, "document", "outputs")
     # 2. In both directions, the k nearest neighbours (M3) among the texts that may be paired (M5).
-    of_x, of_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)
-    near = NeighboursInMemory(of_x), NeighboursInMemory(of_y)
+    nearest_to_x, nearest_to_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)
+    neighbours = NeighboursInMemory(nearest_to_x), NeighboursInMemory(nearest_to_y)
     if not keep_verbatim:
         side_x = TextsInMemory([(text, None) for text in xs], x)
         side_y = TextsInMemory([(text, _answer_of(outputs_by_text[text])) for text in ys], y)
-        keep_pairable(near, (side_x, side_y), k)
+        keep_pairable(neighbours, (side_x, side_y), k)
     # 3. The margins of all candidates (M3).
     forward: list[Rows] = []
     backward: list[Rows] = []
-    score_candidates(near, (np.arange(len(xs)), np.arange(len(ys))), k, margin, (forward, backward))
+    score_candidates(neighbours, (np.arange(len(xs)), np.arange(len(ys))), k, margin, (forward, backward))
     # 4. Select pairs by the retrieval rule.
     pairs = []
     for rows in select_pairs(forward, backward, retrieval, (len(xs), len(ys)), best=best):

@@ -95,10 +95,10 @@ class ReaderOptions(FewShotOptions):
     """How a reader learns to mark the answer to a question in a text (M9)."""
 
     max_length: int | None = Field(
-        default=384,
+        default=None,
         ge=16,
         description="Longest input in tokens, question and text together. Longer texts are cut into windows, "
-        "of which those that contain the answer are used.",
+        "of which those that contain the answer are used. Unset: the base's own limit.",
     )
 
 

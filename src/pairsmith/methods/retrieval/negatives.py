@@ -153,7 +153,7 @@ def _own_keys(pairs: Sequence[tuple[str, str]], numbers: dict[str, int]) -> Text
 
 
 def without_own_texts(
-    near: Neighbours,
+    neighbours: Neighbours,
     k: int,
     queries: Tensor,
     texts: Tensor,
@@ -165,7 +165,7 @@ def without_own_texts(
     """The k nearest texts of each query that may be its negatives, and how many were left out.
 
     Args:
-        near: the nearest texts of n consecutive queries, ``(n, m)``.
+        neighbours: the nearest texts of n consecutive queries, ``(n, m)``.
         k: number of ranks to fill.
         queries: the vectors of all queries, ``(q, d)``; ``texts``: those of the corpus, ``(t, d)``.
         own, text_keys: see ``are_own_or_repeated``.
@@ -180,7 +180,7 @@ def without_own_texts(
     def find_more(rows: Tensor, count: int) -> Neighbours:
         return nearest(queries[rows + first], texts, count)
 
-    return permitted(near, k, forbidden, find_more, len(texts))
+    return permitted(neighbours, k, forbidden, find_more, len(texts))
 
 
 def lowest_of_queries(scores: Float32s, queries: NDArray[np.integer], count: int) -> Float32s:

@@ -146,9 +146,9 @@ class Indexes:
             advance: is called as by ``faiss_search``.
         """
         index = self._of(block.group, block.side, block.others, others)
-        near, measured = faiss_search(queries, index, k, recall=recall, advance=advance)
-        near.ids.add_(block.others[0])
-        return near, measured
+        neighbours, measured = faiss_search(queries, index, k, recall=recall, advance=advance)
+        neighbours.ids.add_(block.others[0])
+        return neighbours, measured
 
     def _of(self, group: int, side: str, held: tuple[int, int], others: torch.Tensor) -> FaissIndex:
         """The index that holds the range ``held``, begin and end, of all ``others``, ``(m, d)``."""
