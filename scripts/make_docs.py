@@ -183,7 +183,7 @@ _GUIDES = {
     "report": "report.md",
     "audit": "audit.md",
 }
-"""Where more is said about a step. A step without an entry has a page without that line."""
+"""Where more is said about each step."""
 
 
 def pages() -> dict[str, str]:
@@ -209,8 +209,7 @@ def index() -> str:
 def step_page(name: str, step: Step) -> str:
     """One step: its line of help and a table of its options."""
     lines = [f"# pairsmith {command_of(name)}", "", _WRITTEN, "", step.help]
-    if name in _GUIDES:
-        lines += ["", f"More about it: [{_GUIDES[name].partition('.')[0]}](../{_GUIDES[name]})."]
+    lines += ["", f"More about it: [{_GUIDES[name].partition('.')[0]}](../{_GUIDES[name]})."]
     lines += ["", *options(step.settings)]
     lines += [
         "",

@@ -34,8 +34,10 @@ from tests.reader import (
 from tests.tools.push.hub import logged_in
 
 from pairsmith.cli import planning
+from pairsmith.core.paths import MANIFEST
 from pairsmith.data.tasks import load_task
-from pairsmith.runs import ray_executor
+from pairsmith.runs import DatasetFolder, ray_executor
+from pairsmith.runs.card import MEANING
 
 pytestmark = pytest.mark.slow
 
@@ -155,6 +157,21 @@ def test_a_page_can_be_followed(
         except Exception as fault:
             fault.add_note(f"in {page}, line {block.line}")
             raise
+    assert columns_without_meaning(reader) == {}
+
+
+def columns_without_meaning(folder: Path) -> dict[str, set[str]]:
+    """By dataset folder in ``folder``, the columns of its rows that its card does not explain, if any."""
+    columns = {}
+    for path in folder.rglob(MANIFEST):
+        opened = DatasetFolder.open(path.parent)
+        columns[str(path.parent)] = set(opened.schema().names) - {*MEANING, *opened.manifest.about.columns}
+    return {name: missing for name, missing in columns.items() if missing}
+
+
+def test_columns_of_the_folders_that_pages_read_have_meanings(earlier: Path) -> None:
+    assert len(list(earlier.rglob(MANIFEST))) > 5
+    assert columns_without_meaning(earlier) == {}
 
 
 def follow(block: Block, names: dict[str, Any]) -> None:

@@ -85,6 +85,11 @@ def test_every_command_has_a_page_with_every_option() -> None:
         assert f"]({name}.md)" in index
 
 
+def test_every_step_has_a_guide(make_docs: ModuleType) -> None:
+    """``site`` tells dead links, also to headings."""
+    assert make_docs._GUIDES.keys() == STEPS.keys()
+
+
 def test_docstrings_cite_entries_that_there_are(make_docs: ModuleType) -> None:
     entries = {
         number for number, _ in make_docs.ENTRY.findall((DOCS / "methods.md").read_text(encoding="utf-8"))

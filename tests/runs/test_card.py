@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pairsmith.core.progress import Silent
+from pairsmith.data import kinds
 from pairsmith.data.schemas import (
     LABELLED_PAIR,
     LABELLED_TEXT,
@@ -20,7 +21,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.runs import Card, FolderWriter, Identity, Run
 from pairsmith.runs.attribution import displayed_options
-from pairsmith.runs.card import repeat
+from pairsmith.runs.card import MEANING, repeat
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.questions.settings import AskSettings
@@ -274,3 +275,8 @@ def test_measured_scores_are_no_labels(tmp_path):
     rows = [ScoredPair(str(n), "x", "y", 0.5 + n / 1000) for n in range(4)]
     body = read(make(tmp_path / "o", SCORED_PAIR, [{"train": rows}]))[1]
     assert "## Scores\n\n4 different values of `score`, 0.500 to 0.503, mean 0.501." in body
+
+
+def test_the_columns_of_every_kind_of_rows_have_a_meaning():
+    columns = {name for _, kind in kinds._KINDS for name in kind.schema.names}
+    assert columns <= MEANING.keys()

@@ -79,7 +79,6 @@ def test_the_card_says_what_the_columns_of_the_sources_mean(tmp_path):
     columns = mixed(tmp_path, *folders).manifest.about.columns
     assert columns["score"] == "a cosine; or a share of words"
     assert columns["sentence1"] == "the first text"
-    assert columns["source"].startswith("the data set that the row is from")
     table = to_table([MinedPair("1", "who?", "she", 1.0, 0.5)], MINED_PAIR)
     mined = write_folder(
         tmp_path / "mined", {"train": table}, columns={"input": "a query", "score": "a margin"}

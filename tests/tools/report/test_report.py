@@ -24,6 +24,9 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.status import status_lines
+from pairsmith.steps.step import command_of
+from pairsmith.steps.table import STEPS
+from pairsmith.tools.report.models import MEANINGS
 from pairsmith.tools.report.origin import seconds
 from pairsmith.tools.report.parts import shown_text
 from pairsmith.tools.report.route import report
@@ -337,6 +340,11 @@ def test_what_is_left_of_a_comparison_is_named(tmp_path):
     message = r"comparison that is not finished \(left to do: seed-2, seed-3\); .* such as .*seed-1.run$"
     with pytest.raises(FolderError, match=message):
         page_of(tmp_path, tmp_path / "out")
+
+
+def test_the_figures_of_every_evaluation_are_explained():
+    evaluations = {command_of(name) for name in STEPS if name.startswith("evaluate-")}
+    assert MEANINGS.keys() == evaluations
 
 
 def test_the_command_says_where_the_page_is(tmp_path, capfd):

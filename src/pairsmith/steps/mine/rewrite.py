@@ -181,7 +181,7 @@ def _card(settings: RewriteSettings, source: DatasetFolder) -> Card:
             f"Pairs of the folder `{source.path.name}` (step `{source.manifest.step}`); the {written} were "
             f"rewritten by `{model_display_name(settings.model)}`."
         ),
-        columns=columns,
+        columns={**source.manifest.about.columns, **columns},
         provenance=f"The {written} were written by a program; no person has checked them.",
         citations=(MINING,),
         licence="The rights in the texts apply.",

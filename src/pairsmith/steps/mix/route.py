@@ -284,10 +284,7 @@ def _card(
         f"A mixture of {len(sources)} data sets",
         f"Rows of several data sets: {kind.name}. The column `source` says which one a row is from.",
         counts={f"rows from {source}": count for source, count in counts.items()},
-        columns={
-            **columns,
-            "source": "the data set that the row is from; if that is a mixture, followed by the source there",
-        },
+        columns=columns,
         provenance="The rows are those of the data sets named here.",
         tags=(),
         licence="The rights in the rows of each data set apply to them.",

@@ -185,13 +185,10 @@ def _card(settings: NegativesSettings, counts: dict[str, int], false_negatives: 
         counts=counts,
         columns={
             "query": "a query",
-            "positive": "a text that answers the query",
             "negatives": "texts that probably do not answer it, those with the highest scores first",
             "score": f"the score of query and positive: the {score}",
             "scores": "the same score of the query and each of the negatives",
             "query_id": "the query's id in the pairs, or else the same for all rows with this query",
-            "positive_id": "the same for all rows with this positive",
-            "negative_ids": "the ids of the negatives: the same for a text wherever it occurs",
         },
         provenance="The negatives were chosen by a program; no person has checked each of them.",
         tags=("hard-negatives",),

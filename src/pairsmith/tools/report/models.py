@@ -41,6 +41,14 @@ MEANINGS = {
     "positive and a negative text in which the positive text has the larger score.",
     "evaluate ner": "f1 is the F1 of entities, ×100, the mean after training on each split: “error” is its "
     "standard error over the splits, its interval is over the test sentences.",
+    "evaluate qa": "Both figures are ×100; case, punctuation and articles do not count. exact is the share "
+    "of questions whose answer is one that people gave; f1 is the mean overlap in words with the nearest "
+    "of these.",
+    "evaluate summaries": "All figures are ×100. rouge1 and rouge2 are the F1 of the words and word pairs "
+    "that a summary shares with the one that people wrote; rougeL and rougeLsum are those of the longest "
+    "common subsequence. “abstractiveness” is the share of a summary that is copied from its document.",
+    "evaluate mteb": "All figures are ×100. “main” is the figure that MTEB ranks models by on a task, “mean” "
+    "its mean over the tasks.",
     "evaluate retrieval": "All figures are ×100. ndcg@10 is high if relevant documents are at the top of the "
     "first ten; recall@100 is the share of the relevant documents among the first hundred.",
 }
