@@ -386,6 +386,7 @@ def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, c
         (("ask", "--model", "m", "n"), "unexpected arguments: n; leave them out"),
         (("report", "pairs", "--out", "p"), "unexpected arguments: pairs; give --data before each of them"),
         (("report", "--data", "pairs", "p"), "unexpected arguments: p; leave them out"),
+        (("report", "--data=pairs", "p"), "unexpected arguments: p; leave them out"),
         (("chunk", "--colum", "x"), "No such option: --colum (Possible options: --column, --title-column)"),
         (
             ("mine", "--colum", "x"),

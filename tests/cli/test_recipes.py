@@ -14,11 +14,11 @@ from tests.heard import Heard
 import pairsmith
 from pairsmith.cli.expansion import expanded_steps
 from pairsmith.cli.recipes import PlannedStep, Recipe, find_recipe, load_recipe
-from pairsmith.cli.running import closing_lines, figure_of, results_table, run_recipe
+from pairsmith.cli.running import _for_recipes, closing_lines, figure_of, results_table, run_recipe
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.bundled import recipe_path
-from pairsmith.core.errors import FolderError, InputError, SettingsError
+from pairsmith.core.errors import FolderError, InputError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import Settings, refuse
 from pairsmith.data.sts import read_sts
@@ -534,6 +534,21 @@ def test_when_a_step_has_grown_what_follows_is_made_anew(tmp_path):
     assert "--fresh would start every step" in str(caught.value)
     shutil.rmtree(tmp_path / "run" / "clean")  # as the message says
     assert run_recipe(changed, tmp_path / "run", Silent())["rows"] < more["rows"]
+
+
+@pytest.mark.parametrize("kept", ["", "what is unchanged in its folders inputs, outputs is used again"])
+def test_a_changed_step_of_a_recipe_says_what_a_fresh_start_uses_again(kept):
+    alone = "give another folder as --out, or --fresh to start over in this one" + (
+        f"; {kept}" if kept else ""
+    )
+    told = str(_for_recipes(OtherWorkError(f"run/a holds a run: k: 1 there, 2 here\n{alone}"), Path("run/a")))
+    assert told == (
+        "run/a holds a run: k: 1 there, 2 here\nremove run/a to make this step and those that read it anew, or "
+        "give another --out; --fresh would start every step of the recipe over"
+        + (f" ({kept})" if kept else "")
+    )
+    other_step = OtherWorkError("run/a holds a run of mine, not of filter; give another folder as --out")
+    assert _for_recipes(other_step, Path("run/a")) is other_step
 
 
 def test_a_fresh_start_that_was_stopped_is_still_fresh_for_the_steps_to_come(recipe, steps, calls, tmp_path):

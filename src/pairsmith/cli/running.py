@@ -251,9 +251,10 @@ def _for_recipes(error: OtherWorkError, folder: Place) -> OtherWorkError:
     message, _, remedy = str(error).partition("\n")
     if not remedy:  # the work of another step, for which the message names the only remedy
         return error
+    kept = remedy.partition("in this one; ")[2]  # which parts of the step's work a fresh start uses again
     return OtherWorkError(
         f"{message}\nremove {folder} to make this step and those that read it anew, or give another --out; "
-        "--fresh would start every step of the recipe over",
+        f"--fresh would start every step of the recipe over{f' ({kept})' if kept else ''}",
         error.changed,
     )
 

@@ -34,7 +34,9 @@ def test_a_name_of_a_task_has_letters_of_any_script(name):
     assert TaskSpec.model_validate({"name": name, "kind": "pair", "labels": labels}).name == name
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a\\b", "a b", ".a", "-a", "_a", "a\n", "a:b", "x" * 65])
+@pytest.mark.parametrize(
+    "name", ["", "a/b", "a\\b", "a b", ".a", "-a", "_a", "a\n", "a:b", "\u0301a", "x" * 65]
+)
 def test_other_names_of_tasks_are_refused(name):
     with pytest.raises(ValidationError, match="a name is 1 to 64 letters of any script"):
         TaskSpec.model_validate({"name": name, "kind": "pair", "labels": {"a": {"instruction": PAIR}}})

@@ -559,5 +559,7 @@ def test_infuse_says_how_many_questions_of_an_official_file_have_no_answer(quick
     paragraph = {"context": "Ann plays.", "qas": questions}
     path.write_text(json.dumps({"data": [{"title": "a", "paragraphs": [paragraph]}]}))
     heard = Heard()
-    infuse(settings(quick_bert, str(path), labels="answers", max_steps=1), Run(tmp_path / "out", heard))
+    given = settings(quick_bert, str(path), labels="answers", max_steps=1, validation=str(path))
+    infuse(given, Run(tmp_path / "out", heard))
     assert "1 of 2 questions in SQuAD's official files have no answer and are left out" in heard.lines
+    assert "1 of 2 validation questions have no answer and are left out" in heard.lines

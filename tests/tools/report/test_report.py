@@ -158,6 +158,14 @@ def test_pairs_that_were_ranked_by_their_margin_are_shown_in_this_order(tmp_path
     assert "Rows with the lowest margin: margin 1.033" in text
 
 
+def test_pairs_that_other_columns_ranked_are_shown_by_their_score(tmp_path):
+    rows = [MinedPair(str(i), f"question {i}", f"answer {i}", 2 - i / 30, i / 30) for i in range(30)]
+    given = {"judge": "margin", "rank_by": ["fluency"]}
+    write_folder(tmp_path / "in", {"train": to_table(rows, MINED_PAIR)}, step="filter", settings=given)
+    text = text_of(page_of(tmp_path / "in", tmp_path / "out", examples=1))
+    assert "Rows with the highest score: score 0.967" in text
+
+
 def hostile_folder(path, labels=HOSTILE):
     """Each hostile text once, with labels that take turns."""
     settings = {"task": {"name": HOSTILE[0], "labels": [{"name": HOSTILE[1], "instruction": HOSTILE[2]}]}}

@@ -207,8 +207,8 @@ class TaskSpec(Settings):
     @field_validator("name")
     @classmethod
     def _short_name(cls, value: str) -> str:
-        valid = [sign in "._-" or unicodedata.category(sign)[0] in "LMN" for sign in value]
-        if not 0 < len(value) <= 64 or value[0] in "._-" or not all(valid):
+        kinds = ["M" if sign in "._-" else unicodedata.category(sign)[0] for sign in value]
+        if not 0 < len(value) <= 64 or kinds[0] == "M" or not {*kinds} <= {*"LMN"}:  # M: marks on letters
             raise ValueError(
                 "a name is 1 to 64 letters of any script, digits, dots, hyphens or underscores and starts "
                 f"with a letter or digit, not {shown_value(value)}"
