@@ -118,10 +118,29 @@ def test_ranks_continue_what_one_process_began(world, monkeypatch):
 def test_a_rank_of_other_settings_is_refused_with_what_to_do(world):
     tmp, settings = world
     one_rank(settings(), tmp / "out", 0, 2)
-    with pytest.raises(OtherWorkError, match=r"rank-0-of-2 holds the share of an array job with other"):
-        one_rank(settings(seed=5), tmp / "out", 1, 2)
+    before = sorted(tmp.rglob("*"))
+    for number, holds in ((1, "the share of an array job with"), (0, "an unfinished run of generate with")):
+        with pytest.raises(OtherWorkError) as told:
+            one_rank(settings(seed=5), tmp / "out", number, 2)
+        first, remedy = str(told.value).splitlines()
+        assert first.startswith(f"{tmp / 'out/rank-0-of-2'} holds {holds} other settings")
+        assert first.endswith("seed: 1 there, 5 here")
+        assert f"or remove {tmp / 'out'} to start over" in remedy  # --fresh is refused here
+    assert sorted(tmp.rglob("*")) == before  # rank 1 made nothing that could not be joined
+    with pytest.raises(OtherWorkError, match="of that job, or --fresh to start over without it"):
+        plainly(settings(seed=5), tmp / "out")
     STEPS["generate"].run(settings(seed=5), Run(tmp / "out", Silent(), fresh=True))
     assert not list((tmp / "out").glob("rank-*"))
+
+
+def test_ranks_go_on_one_after_the_other_when_lines_were_added(world):
+    tmp, settings = world
+    for number in (0, 1):
+        one_rank(settings(limit=6), tmp / "out", number, 3)
+    for number in range(3):
+        one_rank(settings(), tmp / "out", number, 3)
+    plainly(settings(), tmp / "one")
+    assert files(tmp / "out") == files(tmp / "one")
 
 
 def test_a_rank_that_still_runs_is_not_disturbed(world):

@@ -43,12 +43,8 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
         run.progress.say(f"{run.out} is finished already; rank 0 checks whether it is the same work")
         return
     own = run.out / rank.name
-    if not (status and status.complete) and size_of(own / DONE) is None:
-        try:
-            work(settings, replace(run, out=own, rank=rank))
-        finally:
-            lock.release(own)
-        write_json(own / DONE, {"complete": True})
+    if not (status and status.complete):
+        _make_share(work, settings, replace(run, out=own, rank=rank))
     others = (Rank(number, rank.size) for number in range(rank.size))
     missing = [other.number for other in others if size_of(run.out / other.name / DONE) is None]
     if missing and not (status and status.complete):
@@ -59,3 +55,20 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
         work(settings, run)
     except BusyError:
         run.progress.say(f"another process is putting the shares in {run.out} together")
+
+
+def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, run: Run) -> None:
+    """Make the share of ``run.rank`` in ``run.out``, and mark it as finished.
+
+    The work is begun even if the share is finished, so that other settings are refused and added inputs seen.
+    """
+    done = run.out / DONE
+    try:
+        work(settings, replace(run, on_begun=lambda: done.unlink(missing_ok=True)))
+    except BusyError:
+        if size_of(done) is None:
+            raise
+        return  # another rank is copying the finished share
+    finally:
+        lock.release(run.out)
+    write_json(done, {"complete": True})

@@ -117,7 +117,7 @@ def claim(
         if earlier is not None and not run.fresh:
             changes = differences(earlier, identity)
             if changes and not extends(earlier):
-                raise _other_work(run.out, earlier, identity, changes)
+                raise _other_work(run, earlier, identity, changes)
     except FolderError:
         lock.release(run.out)
         raise
@@ -165,7 +165,8 @@ def _refuse_foreign(out: Place, record: str) -> None:
         )
 
 
-def _other_work(out: Place, earlier: Manifest, identity: Identity, changes: list[str]) -> OtherWorkError:
+def _other_work(run: Run, earlier: Manifest, identity: Identity, changes: list[str]) -> OtherWorkError:
+    out = run.out
     state = "a finished" if earlier.complete else "an unfinished"
     if earlier.step != identity.step:  # all settings differ, so their list would tell nothing
         return OtherWorkError(
@@ -177,6 +178,8 @@ def _other_work(out: Place, earlier: Manifest, identity: Identity, changes: list
     changed = "inputs" if all(change.startswith("input ") for change in changes) else "settings"
     other = "on other inputs" if changed == "inputs" else "with other settings"
     message = f"{out} holds {state} run of {earlier.step} {other}: {shown}\ngive another folder as --out"
+    if run.rank is not None:
+        return OtherWorkError(f"{message}, or remove {run.whole} to start over in this one", changed)
     parts = _parts_of_their_own(out, earlier)
     kept = f"; what is unchanged in its folders {', '.join(parts)} is used again" if parts else ""
     return OtherWorkError(f"{message}, or --fresh to start over in this one{kept}", changed)

@@ -29,7 +29,9 @@ from pairsmith.core.paths import (
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
 from pairsmith.runs.folder import JOURNAL, REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
+from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.journal import Journal, read_run
+from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.storage import clear_temporary, storage_errors
 
 
@@ -119,10 +121,34 @@ def made_before(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:
     return {}
 
 
-def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], None]) -> None:
+def refuse_other_ranks(run: Run, identity: Identity, base: str) -> None:
+    """Raise ``OtherWorkError`` if another rank's share was begun with other settings or inputs.
+
+    Such shares could never be put together. ``run`` is the run of a rank; ``base`` is what stays the same of
+    ``identity`` when the work grows, as shares may grow one after the other.
+    """
+    for folder in rank_folders(run.whole):
+        if folder != run.out and size_of(folder / MANIFEST) is not None:
+            with suppress(DamagedError):  # that rank restores its manifest
+                other = read_manifest(folder)
+                if identity.fingerprint != other.fingerprint and base != other.base:
+                    raise _other_share(run, folder, other, identity)
+
+
+def _other_share(run: Run, folder: Place, other: Manifest, identity: Identity) -> OtherWorkError:
+    """The error for a rank's folder that holds ``other`` work than ``identity``."""
+    shown = "; ".join(differences(other, identity)[:8])
+    remedy = f"remove {run.whole}" if run.rank else "--fresh"
+    return OtherWorkError(
+        f"{folder} holds the share of an array job with other settings or inputs: {shown}\n"
+        f"give the settings of that job, or {remedy} to start over without it"
+    )
+
+
+def take_over(run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
     """Copy every shard that ranks made for ``run.out`` with ``add``, and remove it from the rank's folder.
 
-    ``add`` is called with a rank's folder and a shard in it.
+    ``identity`` is the work of ``run``. ``add`` is called with a rank's folder and a shard in it.
 
     Raises:
         BusyError: a rank is still running; its folder is left as it is.
@@ -145,22 +171,19 @@ def take_over(run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], N
     try:
         list(several(hold, folders))  # together, as each may have to be watched for half a minute
         for folder in folders:
-            _take_from(folder, run, manifest, add)
+            _take_from(folder, run, identity, add)
     finally:
         for folder in held:
             lock.release(folder)
 
 
-def _take_from(folder: Place, run: Run, manifest: Manifest, add: Callable[[Place, ShardEntry], None]) -> None:
+def _take_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
     """Copy the shards of one rank, whose ``folder`` this process holds."""
     of_rank = read_manifest(folder)
-    if of_rank.fingerprint != manifest.fingerprint:
+    if of_rank.fingerprint != identity.fingerprint:
         if run.within:
             return  # made for an older state of this part; removed with the other rank folders
-        raise OtherWorkError(
-            f"{folder} holds the share of an array job with other settings or inputs than this run\n"
-            "give the settings of that job, or --fresh to start over without it"
-        )
+        raise _other_share(run, folder, of_rank, identity)
     journal = Journal.read(folder)
     entries = entries_of(of_rank, journal)
     with reaching(folder, FolderError):

@@ -29,6 +29,7 @@ from pairsmith.runs.existing import (
     has_saved_parts,
     made_before,
     read_or_mend,
+    refuse_other_ranks,
     remove_rank_folders,
     take_over,
     unchanged,
@@ -123,6 +124,9 @@ class FolderWriter:
                 f"{planned:,} shards are more than the {MOST_SHARDS:,} that a folder can hold; "
                 "give a larger --shard-size"
             )
+        base = identity.base(growth.settings if growth else ())
+        if run.rank and not run.within:
+            refuse_other_ranks(run, identity, base)
         # The journal is first read when this process has locked the folder.
         journal = cache(partial(Journal.read, run.out))
         extends = partial(_extends, run, identity, growth, journal)
@@ -133,7 +137,7 @@ class FolderWriter:
         manifest = Manifest(
             **identity.as_record(),
             seed=seed if isinstance(seed, int) else None,
-            base=identity.base(growth.settings if growth else ()),
+            base=base,
             planned=run.rank.share_of(planned) if run.rank and planned else planned,
             asked=asked,
             created=(earlier and earlier.created) or datetime.now(UTC).isoformat(timespec="seconds"),
@@ -145,7 +149,7 @@ class FolderWriter:
                 writer = cls._resumed(run, schema, manifest, earlier, journal())
             clear_strays(run.out, writer._entries.values())
             if not writer.finished:
-                take_over(run, manifest, writer._add_made)
+                take_over(run, identity, writer._add_made)
         except FolderError:
             lock.release(run.out)
             raise
