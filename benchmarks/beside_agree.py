@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -131,11 +132,8 @@ def compare_texts(checkout: Path, model: str, sentences: Sequence[str]) -> dict[
     def noted(input_text: str, **given: Any) -> list[str]:
         """Their function, which draws with the numbers of the groups of this prompt."""
         numbers = OurNumbers([group.stream for group in own[input_text]])
-        drawing, torch.multinomial = torch.multinomial, numbers
-        try:
+        with patch.object(torch, "multinomial", numbers):
             texts[input_text] = write(input_text=input_text, **given)
-        finally:
-            torch.multinomial = drawing
         return texts[input_text]
 
     wrapper.generate_self_debiasing = noted
