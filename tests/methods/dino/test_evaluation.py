@@ -47,6 +47,14 @@ def test_both_aggregations_worked_out_by_hand():
     assert score.to_json()["subsets"] == {"x": 100.0, "y": -100.0}
 
 
+def test_the_mean_of_three_subsets_is_their_average():
+    # The cosines of z, of angles 10, 40 and 90, rank 3 2 1, its scores 2 3 1: 1 - 6·2/(3·8) = 0.5.
+    z = [("a", "b", 2.0), ("a", "c", 3.0), ("a", "d", 1.0)]
+    score = sts_scores(by_angle, [suite(x=X, y=Y, z=z)], bootstrap=0)["s"]
+    assert score.subsets == pytest.approx({"x": 100.0, "y": -100.0, "z": 50.0})
+    assert score.mean.value == pytest.approx(50 / 3)
+
+
 def test_every_distinct_text_is_encoded_once():
     seen = []
 

@@ -5,6 +5,7 @@ from tests.conftest import make_bert
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.data.squad import Answer, Question
+from pairsmith.data.text.windows import PASSAGE_TOKENS
 from pairsmith.methods.quip.generators import load_question_generator
 from pairsmith.methods.quip.method import distil, generate_questions, label_questions
 from pairsmith.methods.quip.options import GenerationOptions
@@ -27,7 +28,7 @@ def test_defaults_are_those_of_the_paper():
     for asking in (GenerationOptions(), AskSettings(inputs="i", model="m").options):
         assert (asking.questions, asking.max_length, asking.top_p) == (10, 456, 0.6)
         assert (asking.decoding, asking.beams) == ("nucleus", 20)
-    assert GENERATED_QUESTION_TOKENS == 50
+    assert (PASSAGE_TOKENS, GENERATED_QUESTION_TOKENS) == (456, 50)
     of_step = RelabelSettings(data="d", model="m")
     assert (of_step.top, of_step.max_answer_tokens) == (TOP, ANSWER_TOKENS) == (8, 17)
     student = StudentOptions(base="b")

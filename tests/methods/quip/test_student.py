@@ -255,6 +255,46 @@ def test_negatives_of_the_batch_make_it_harder(quick_bert, data):
     assert among > alone
 
 
+@pytest.mark.parametrize("together", [None, 2])
+def test_the_loss_is_that_of_direct_computation(quick_bert, together):
+    """Eq. 1 to 3 of the paper, with each text encoded by itself; joined, with the other passage's tokens (Q6)."""
+    encoder = pairsmith.load_student(str(quick_bert), device="cpu", fresh_heads=True)
+    tokenizer = encoder.tokens.tokenizer
+    to_end = Distribution((CONTEXTS[0].index("man") + 3, len(CONTEXTS[0])), (0.5, 0.25))
+    questions = [
+        [LabelledQuestion("Who is playing?", Distribution((0, CONTEXTS[0].index("woman")), (0.6, 0.1)), to_end),
+         LabelledQuestion("What?", None, None)],
+        [LabelledQuestion("What run?", Distribution((CONTEXTS[1].index("dogs"),), (0.9,)), Distribution((8,), (0.8,)))],
+    ]  # fmt: skip
+
+    def vectors(text):
+        with torch.inference_mode():
+            return encoder.token_vectors(encoder.tokens.features([text]))[0]
+
+    def token_at(character, text):
+        offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+        return next(place for place, (begin, end) in enumerate(offsets) if begin <= character < end)
+
+    losses = []
+    for number, (text, of_passage) in enumerate(zip(CONTEXTS, questions, strict=True)):
+        read = [vectors(text), *([vectors(CONTEXTS[1 - number])] if together else [])]
+        for question in of_passage:
+            with torch.inference_mode():
+                f_start, f_end = encoder.heads(vectors(question.question)[0])
+            loss = 0.0
+            for f, distribution, of_end in ((f_start, question.starts, 0), (f_end, question.ends, 1)):
+                log_p = (torch.cat(read) @ f).log_softmax(dim=0)
+                if distribution is None:
+                    loss -= log_p[0]
+                    continue
+                for position, share in zip(distribution.positions, distribution.probabilities, strict=True):
+                    loss -= share * log_p[token_at(position - of_end, text)]
+            losses.append(float(loss))
+    student = SpanEncoderWithLoss(encoder, together=together).eval()
+    rows = [PassageExample(text, of_passage) for text, of_passage in zip(CONTEXTS, questions, strict=True)]
+    assert float(student(**student.batch(rows))["loss"].detach()) == pytest.approx(np.mean(losses), rel=1e-5)
+
+
 def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
     """The loss of four passages, two together, is the mean over the questions of both twos (Q6)."""
     passages = [*grouped_by_passage(read_generated_questions(data), "teacher")]

@@ -13,7 +13,7 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import read_generated_questions
 from pairsmith.data.text import Entity
-from pairsmith.methods.quip.cloze_generator import MOVED, QUESTION_WORDS, ClozeGenerator, noisy_cloze
+from pairsmith.methods.quip.cloze_generator import QUESTION_WORDS, ClozeGenerator, noisy_cloze
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.runs import Run
 from pairsmith.runs.storage import write_json
@@ -115,12 +115,26 @@ def test_words_are_dropped_moved_a_little_and_blanked(seed):
     assert first in QUESTION_WORDS
     left = [int(word[1:]) for word in rest if word != "_"]
     assert len(set(left)) == len(left) <= len(rest) <= len(WORDS)
-    # Behind a word there is none that stood more than MOVED kept words before it, and kept ones are not fewer.
+    # Behind a word there is none that stood more than 3 kept words before it, and kept ones are not fewer.
     kept = sorted(left)
     for place, number in enumerate(left):
         earlier = [other for other in left[place + 1 :] if other < number]
-        assert len(earlier) <= MOVED
-        assert all(kept.index(number) - kept.index(other) <= MOVED for other in earlier)
+        assert len(earlier) <= 3
+        assert all(kept.index(number) - kept.index(other) <= 3 for other in earlier)
+
+
+def test_words_are_moved_by_up_to_3_places():
+    """As in the clozes of Lewis et al. (2019): a word that stood 3 places before another may follow it."""
+    text = " ".join([*WORDS, "Anna"]) + "."
+    furthest = 0
+    for seed in range(100):
+        question = noisy_cloze(text, Entity("Anna", text.index("Anna")), np.random.default_rng(seed))
+        left = [int(word[1:]) for word in question.removesuffix("?").split()[1:] if word != "_"]
+        kept = sorted(left)
+        for place, number in enumerate(left):
+            moves = [kept.index(number) - kept.index(other) for other in left[place + 1 :]]
+            furthest = max([furthest, *moves])
+    assert furthest == 3
 
 
 def test_words_are_dropped_and_blanked_as_often_as_said():
