@@ -166,6 +166,8 @@ class TestBadText:
 
     def test_missing_folder(self, tmp_path):
         assert "does not exist; there is no folder" in fault(tmp_path / "no" / "a.txt")
+        for model in ("pairsmith:tiny", "embedded:all-minilm-l6-v2"):
+            assert fault(model).startswith(f"{model} is the name of a model; give data")
 
     def test_a_folder_that_is_none_of_ours(self, tmp_path):
         assert "is a folder without data/*.parquet" in fault(tmp_path)

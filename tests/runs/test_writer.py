@@ -237,6 +237,11 @@ class TestRefusing:
         with pytest.raises(FolderError, match="holds something else"):
             work.start(out, fresh=True)
 
+    def test_a_model_in_the_folder(self, refusal, out):
+        out.mkdir(parents=True)
+        (out / "training.json").write_text('{"step": "train-reader", "complete": true}')
+        assert f"{out} holds a model that train-reader trained; give a new or empty folder" in refusal(out)
+
     def test_a_file(self, refusal, tmp_path):
         (tmp_path / "out").write_text("")
         assert "out is a file; --out needs a new or empty folder" in refusal(tmp_path / "out")

@@ -95,7 +95,10 @@ def paraphrase_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
             raise InputError(
                 f"{source}: the texts hold no words, so no negatives can be sampled; add a column label"
             )
-        return with_negatives(pairs, seed), "sampled"
+        try:
+            return with_negatives(pairs, seed), "sampled"
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from None
     labels = {pair.label for pair in pairs}
     if len(labels) < 2:
         raise InputError(

@@ -27,9 +27,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
+from pairsmith.core.bundled import is_bundled
 from pairsmith.core.errors import InputError, first_line, nearby, redacted
 from pairsmith.core.hub import hub_or_cache, only_cache
-from pairsmith.core.model_names import is_hub_id
+from pairsmith.core.model_names import EMBEDDED, is_hub_id
 from pairsmith.core.paths import (
     Place,
     display_name,
@@ -120,6 +121,8 @@ def missing(path: Place) -> InputError:
                 "(e.g. with curl -LO) and give its path"
             )
         return InputError(f"{path} does not exist; check the name")
+    if is_bundled(path.name) or path.name.startswith(EMBEDDED):
+        return InputError(f"{path} is the name of a model; give data, a file or a dataset folder, here")
     instead = chunk_first(path.parent, "a dataset folder") if "*" in path.name else ""
     return InputError(f"{path} does not exist{nearby(path) or '; check the path'}{instead}")
 

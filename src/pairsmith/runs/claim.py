@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from pairsmith.core.errors import FolderError, OtherWorkError, StorageError
+from pairsmith.core.folder_kinds import folder_kind
 from pairsmith.core.paths import MANIFEST, Place, inside, place, reaching, same_place, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.data.splits import split_of
@@ -159,10 +160,8 @@ def _refuse_foreign(out: Place, record: str) -> None:
     )
     if others:
         names = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-        raise FolderError(
-            f"{out} holds something else ({names}) and no {record} of pairsmith; "
-            "give a new or empty folder as --out"
-        )
+        what = folder_kind(out) or f"something else ({names}) and no {record} of pairsmith"
+        raise FolderError(f"{out} holds {what}; give a new or empty folder as --out")
 
 
 def _other_work(run: Run, earlier: Manifest, identity: Identity, changes: list[str]) -> OtherWorkError:

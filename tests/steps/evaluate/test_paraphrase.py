@@ -12,7 +12,7 @@ from tests.resamples import loop_interval
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.paraphrases import Paraphrase, with_negatives
+from pairsmith.data.paraphrases import Paraphrase, paraphrase_pairs, with_negatives
 from pairsmith.metrics.pair_scores import pair_scores
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
@@ -352,10 +352,13 @@ def test_a_plan_reads_pairs_that_an_earlier_step_will_make(tiny_bert, labels, ti
     assert planned("evaluate-paraphrase", settings, before).disk == 4096 + times * 30 * 90
 
 
-def test_too_few_texts_for_negatives_are_told():
+def test_too_few_texts_for_negatives_are_told(tmp_path):
     for pairs in ([("a", "b")], [("a", "b"), ("c", "b")]):
         with pytest.raises(InputError, match="too few texts"):
             with_negatives([Paraphrase(*pair, None) for pair in pairs], seed=1)
+    (tmp_path / "few.csv").write_text("sentence1,sentence2\na,b\n")
+    with pytest.raises(InputError, match=r"few.csv: there are too few texts"):
+        paraphrase_pairs(str(tmp_path / "few.csv"), seed=1)
 
 
 def test_a_layer_that_judges_all_alike_agrees_with_nobody(tmp_path, tiny_bert, data):

@@ -376,6 +376,16 @@ def examples(tmp_path):
     return str(path)
 
 
+def test_too_few_examples_are_told_before_the_folder_is_begun(examples, tmp_path):
+    (tmp_path / "texts.txt").write_text("Rain fell on the town.\n")
+    settings = AskSettings(
+        inputs=[str(tmp_path / "texts.txt")], model="pairsmith:tiny", examples=examples, shots=3
+    )
+    with pytest.raises(InputError, match="fewer than --shots 3"):
+        ask(settings, Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()
+
+
 def test_examples_stand_before_the_passage_with_their_whole_output(examples):
     script = [('Answer: "', 'Ann"'), (QUESTION_CUE, 'Who?"')]
     asker, prompts = told(script, examples=examples, shots=2, instruction="Ask of {passage}")

@@ -96,6 +96,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         examples=settings.examples,
     )
     refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column), opened=open_passages)
+    shown_examples(settings)  # so that too few are told before the folder is begun
     count, repeated = _counts(settings)
     if repeated:
         run.progress.say(f"{repeated:,} repeated texts left out; questions are generated once for each text")
