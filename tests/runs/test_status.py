@@ -106,16 +106,17 @@ def test_a_step_that_has_written_nothing_yet_is_running(tmp_path):
 
 
 def test_a_comparison_has_the_runs_of_its_seeds(tmp_path, work):
-    for seed in (1, 2):
-        (tmp_path / f"seed-{seed}").mkdir()
-        (tmp_path / f"seed-{seed}" / "recipe.yaml").write_text("name: r\n")
-    first, second = (tmp_path / f"seed-{seed}" / "run" for seed in (1, 2))
+    names = ["once", *(f"seed-{seed}" for seed in range(6))]
+    for name in [*names[3:], *names[:3]]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "recipe.yaml").write_text("name: r\n")
+    first, *others = (tmp_path / name / "run" for name in names)
     work.commit(work.start(first / "pairs"), 0)
     (first / "run.json").write_text(json.dumps({"recipe": "r", "planned": ["pairs", "b"], "steps": {}}))
     lines = status_lines(tmp_path)
     assert lines[0] == f"{first}: recipe r, 0 of 2 steps finished"
     assert lines[1].startswith("pairs: generate, running · 1 shard, 3 rows")
-    assert lines[-2:] == ["b: not started", f"{second}: not started"]
+    assert lines[-7:] == ["b: not started", *(f"{run}: not started" for run in others)]
 
 
 def test_what_is_no_run_is_refused(tmp_path):

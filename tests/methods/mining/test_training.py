@@ -93,6 +93,11 @@ def test_a_crossencoder_says_so_if_validation_cannot_choose_a_step(kind, validat
         ([replace(seed, output="one") for seed in SEEDS[:3]], CorpusSample(), "3 validation examples "),
         ([replace(seed, output="one") for seed in SEEDS[:3]], CorpusSample(outputs=["other"]), ""),
         (SEEDS[:2], CorpusSample(), ""),
+        (
+            [*(replace(SEEDS[0], output=output) for output in ("a", "b")), replace(SEEDS[1], output="a")],
+            CorpusSample(),
+            "",
+        ),
     ],
 )
 def test_a_biencoder_says_so_if_validation_cannot_choose_a_step(validation, corpus, counted, tiny_bert):

@@ -198,6 +198,16 @@ def test_the_card_has_the_figures_and_the_command(reader, data, tmp_path):
     assert (out / "README.md").read_text() == card
 
 
+def test_the_card_has_no_passwords(tmp_path):
+    given = EvaluateQaSettings(model="pairsmith:tiny", data="s3://anna:secret@bucket/dev.json")
+    files.write_card(
+        Run(tmp_path, Silent(), options="--data s3://anna:secret@bucket"), "evaluate qa", given, ""
+    )
+    card = (tmp_path / "README.md").read_text()
+    assert card.startswith("# evaluate qa: pairsmith:tiny on dev.json\n\n`results.json` has all figures.\n")
+    assert "secret" not in card
+
+
 def test_of_a_folder_the_split_test_is_measured_on(reader, data, tmp_path, saying, capsys):
     rows = pa.Table.from_pylist([json.loads(line) for line in data.read_text().splitlines()])
     (tmp_path / "in" / "data").mkdir(parents=True)

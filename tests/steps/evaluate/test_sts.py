@@ -227,6 +227,7 @@ def test_an_encoder_is_compared_with_an_earlier_one_over_the_same_pairs(tmp_path
     assert comparison["verdict"] == "better"
     assert f"compared with {before} (" in second.stdout
     assert second.stdout.splitlines()[-1].endswith("]  better")
+    assert "compared with before (weak.txt), over" in (after / "README.md").read_text()
     _, results = invoke(weak, tmp_path / "worse", "--against", str(after))
     assert results["against"]["suites"]["many"]["all"]["verdict"] == "worse"
     _, results = invoke(strong, tmp_path / "same", "--against", str(after))
@@ -234,6 +235,8 @@ def test_an_encoder_is_compared_with_an_earlier_one_over_the_same_pairs(tmp_path
         "difference": 0.0, "difference_ci": [0.0, 0.0], "verdict": "within noise",
     }  # fmt: skip
     assert "already evaluated" in invoke(strong, after, "--against", str(before))[0].stderr
+    invoke(strong, after, "--against", str(tmp_path / "worse"))
+    assert "compared with worse (weak.txt), over" in (after / "README.md").read_text()
     assert "against" not in invoke(strong, after)[1]
 
 

@@ -243,7 +243,7 @@ def test_rows_of_any_file_are_processed(tmp_path):
     assert "Labelled rows, without duplicates." in card
     assert "The texts are those that were given; what a program left out, changed or added is said" in card
     assert "The rights in the texts apply." in card
-    assert "Scores are smoothed by 0.2 (label smoothing), so that they stay off 0 and 1. Each first" in card
+    assert "Scores are smoothed by 0.2 (label smoothing), towards their mean. Each first" in card
     for absent in ("synthetic", "made by a program", "set aside for validation", "language model apply"):
         assert absent not in card
 

@@ -16,7 +16,7 @@ import pairsmith
 from pairsmith.cli.app import main
 from pairsmith.core.errors import InputError, ModelError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Silent
-from pairsmith.data.labelled_texts import LabelledTexts
+from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.data.schemas import LabelledText
 from pairsmith.methods.dino.classifier import distinct, train_classifier_on
 from pairsmith.methods.dino.training_options import ClassifierOptions
@@ -24,7 +24,11 @@ from pairsmith.models.classifier import TextClassifier, load_classifier, text_un
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.evaluate.classification import classification_table, evaluate_classification
+from pairsmith.steps.evaluate.classification import (
+    _gold_labels,
+    classification_table,
+    evaluate_classification,
+)
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.training.classifier import plan_train_classifier, train_classifier
 from pairsmith.steps.training.settings import TrainClassifierSettings
@@ -251,6 +255,13 @@ def test_labels_that_are_whole_numbers_match_however_they_are_spelled(tmp_path):
     file.write_text("text,label\nx,1.0\ny,2.0\nz,1\n")
     for labels in ({"1.0", "2.0"}, {"1", "2"}):
         evaluate_classification.check_data(EvaluateClassificationSettings(model="m", data=str(file)), labels)
+    given = EvaluateClassificationSettings(model="m", data=str(file))
+    for labels, expected in (
+        (["1.0", "2.0"], "1.0"),
+        (["1", "1.0", "2"], "1"),
+    ):  # the label itself comes first
+        gold = _gold_labels(given, read_labelled_texts(str(file)), labels)
+        assert [gold[0], gold[2]] == [expected, expected]
     mapped = EvaluateClassificationSettings(model="m", data=str(file), map=["1.0=a", "2=3.0"])
     evaluate_classification.check_data(mapped, {"a", "3"})
     with pytest.raises(InputError, match="the model does not know the labels 2;"):

@@ -142,13 +142,17 @@ def _combined(rule: Combine, p_main: Tensor, p_counter: Tensor) -> Tensor:
             f"the rule {rule_name(rule)} must return a tensor of the shape of its arguments, "
             f"{tuple(p_main.shape)}, not {returned}"
         )
-    sums = combined.sum(-1)
-    if not is_built_in(rule) and not ((combined >= 0).all() and (sums > 0).all() and sums.isfinite().all()):
+    if not is_built_in(rule) and not _are_weights(combined):
         raise SettingsError(
             f"the rule {rule_name(rule)} must return finite weights of at least 0, some above 0; they are "
             f"from {float(combined.min()):g} to {float(combined.max()):g}"
         )
     return combined
+
+
+def _are_weights(combined: Tensor) -> bool:
+    sums = combined.sum(-1)
+    return bool((combined >= 0).all() and (sums > 0).all() and sums.isfinite().all())
 
 
 def normalisers(logits: Tensor) -> Tensor:

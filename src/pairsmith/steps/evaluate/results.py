@@ -137,13 +137,19 @@ def evaluate_once(
         if comparison or old_comparison:
             write_json(run.out / RESULTS, results)
             is_written = False
-    text = table(results) if table else ""
     if not is_written:
-        write_card(run, identity.step, settings, text)
+        write_card(run, identity.step, settings, table(_without_folders(results)) if table else "")
     lock.release(run.out)
-    if text:
-        run.progress.result(text)
+    if table:
+        run.progress.result(table(results))
     return results
+
+
+def _without_folders(results: Mapping[str, Any]) -> dict[str, Any]:
+    """``results`` for the card, which names the earlier evaluation and its model without their folders."""
+    against = results.get(AGAINST, {})
+    names = {name: model_display_name(against[name]) for name in ("folder", "model") if name in against}
+    return {**results, AGAINST: {**against, **names}} if names else dict(results)
 
 
 def _missing_folders(out: Place) -> list[Path]:

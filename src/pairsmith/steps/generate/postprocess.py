@@ -193,8 +193,7 @@ def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Ma
     if "sampled negatives added" in counts:
         if settings.smoothing:
             sentences.append(
-                f"Scores are smoothed by {settings.smoothing:g} (label smoothing), so that they stay off 0 "
-                "and 1."
+                f"Scores are smoothed by {settings.smoothing:g} (label smoothing), towards their mean."
             )
         if settings.augment:
             sentences.append(
