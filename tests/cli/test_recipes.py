@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -13,11 +14,12 @@ from pydantic import Field, ValidationError, model_validator
 import pairsmith
 from pairsmith.cli.expansion import expanded_steps
 from pairsmith.cli.recipes import PlannedStep, Recipe, find_recipe, load_recipe
-from pairsmith.cli.running import closing_lines, figure_of, results_table, run_recipe
+from pairsmith.cli.running import closing_lines, figure_of, run_recipe
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import STEPS
+from pairsmith.cli.tables import results_table
 from pairsmith.core.bundled import recipe_path
-from pairsmith.core.errors import FolderError, InputError, SettingsError
+from pairsmith.core.errors import BusyError, FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import Settings, refuse
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -746,6 +748,23 @@ def test_a_folder_that_holds_something_else_is_refused(recipe, steps, calls, tmp
     assert calls == []
     with pytest.raises(FolderError, match="holds something other"):
         run_recipe(load_recipe(recipe(), steps), tmp_path / "run" / "thesis.txt", Silent(), fresh=fresh)
+
+
+def test_a_run_that_another_process_makes_is_left_alone(recipe, steps, calls, tmp_path):
+    """Else ``--fresh`` would start a step over whose rows the other process reads."""
+    fcntl = pytest.importorskip("fcntl")
+    plan, out = load_recipe(recipe(), steps), tmp_path / "run"
+    run_recipe(plan, out, Silent())
+    before = (out / "run.json").read_bytes()
+    calls.clear()
+    other = os.open(out, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)  # not refused: a finished run has given its folder free
+    with pytest.raises(BusyError, match="another run is writing to"):
+        run_recipe(plan, out, Silent(), fresh=True)
+    os.close(other)
+    assert calls == []
+    assert (out / "run.json").read_bytes() == before
+    run_recipe(plan, out, Silent())
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"recipe": "a", "steps": {"a": []}}'])
