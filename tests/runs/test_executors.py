@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -285,9 +286,10 @@ class TestRay:
             run([1], 1, "ray", logged=1, refused=1)
         assert caplog.messages == [f"note {n}" for n in range(20)]
 
-    def test_no_cluster_at_the_address(self, tmp_path):
-        work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, "127.0.0.1:1"))
-        with pytest.raises(SettingsError, match="127.0.0.1:1: nothing answers there"):
+    @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "[::1]:1"])
+    def test_no_cluster_at_the_address(self, tmp_path, address):
+        work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, address))
+        with pytest.raises(SettingsError, match=re.escape(f"{address}: nothing answers there")):
             list(work)
 
 

@@ -34,7 +34,7 @@ from pairsmith.runs.work import (
 
 _WAIT_SECONDS = 5.0
 """Seconds to wait for an event, or for a connection."""
-_HOST_AND_PORT = re.compile(r"(?:ray://)?([^:/]+):(\d{1,5})")
+_HOST_AND_PORT = re.compile(r"(?:ray://)?(\[[^\]/]+\]|[^:/]+):(\d{1,5})")
 
 
 class Actor:
@@ -217,7 +217,7 @@ def _check_head(head: re.Match[str] | None) -> None:
 def _answers(host: str, port: int) -> bool:
     """Whether a process listens at this address; Ray itself would try to connect for minutes."""
     try:
-        socket.create_connection((host, port), _WAIT_SECONDS).close()
+        socket.create_connection((host.strip("[]"), port), _WAIT_SECONDS).close()
     except OSError:
         return False
     return True
