@@ -750,6 +750,19 @@ def test_a_folder_that_holds_something_else_is_refused(recipe, steps, calls, tmp
         run_recipe(load_recipe(recipe(), steps), tmp_path / "run" / "thesis.txt", Silent(), fresh=fresh)
 
 
+def test_a_run_that_is_moved_in_the_middle_leaves_nothing_behind(recipe, steps, calls, tmp_path):
+    def begin(run):
+        (tmp_path / "run").rename(tmp_path / "moved")
+        raise FolderError("it was moved")
+
+    calls.begin = begin
+    with pytest.raises(FolderError, match="it was moved"):
+        run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+    del calls.begin
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "moved", Silent())
+
+
 def test_a_run_that_another_process_makes_is_left_alone(recipe, steps, calls, tmp_path):
     """Else ``--fresh`` would start a step over whose rows the other process reads."""
     fcntl = pytest.importorskip("fcntl")

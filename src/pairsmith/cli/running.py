@@ -107,7 +107,7 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
 
 def _run_steps(recipe: Recipe, out: Place, progress: Progress, memory: "_Memory") -> dict[str, Any]:
     """Run the steps of a recipe in ``out``, which this process has locked; returns the figures."""
-    from pairsmith.runs import write_json
+    from pairsmith.runs import lock, write_json
 
     memory.save()
     for number, planned in enumerate(recipe.steps, start=1):
@@ -133,7 +133,8 @@ def _run_steps(recipe: Recipe, out: Place, progress: Progress, memory: "_Memory"
             for fault in _figures(recipe, out, memory.record, only=planned.name)[1]:
                 progress.say(fault)
         finally:
-            with suppress(StorageError):  # so that the error that ended the step is reported, not this one
+            with suppress(StorageError, FolderError):  # so that what ended the step is reported, not this
+                lock.check(out)  # a folder that was moved is not made again
                 memory.spend(planned.name, time.monotonic() - started)
         gc.collect()  # else a trainer's reference cycles would keep memory after the step
         trim()

@@ -301,6 +301,7 @@ _CAUSES = {
     errno.ENOSPC: "no space left on the device",
     errno.EROFS: "the file system is read-only",
     errno.EACCES: "permission denied",
+    errno.ENOENT: "its folder was moved or removed meanwhile",
 }
 
 
