@@ -425,6 +425,14 @@ def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, c
             "error: --ray-address has no effect without --executor ray; leave it out",
         ),
         (
+            ["generate", "--executor", "ray", "--ray-address", "http://10.0.0.1:8265", "--out", "o"],
+            "error: --ray-address is http://10.0.0.1:8265; give HOST:PORT of the cluster's head, such as",
+        ),
+        (
+            ["generate", "--executor", "ray", "--ray-address", "10.0.0.1", "--out", "o"],
+            "error: --ray-address is 10.0.0.1; give HOST:PORT of the cluster's head, such as 10.0.0.1:6379",
+        ),
+        (
             ["filter", "--pairs", "p", "--model", "m"],
             "error: a filter keeps the best, so say how many: give --best or --share, or a --threshold",
         ),

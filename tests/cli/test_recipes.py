@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -14,11 +15,12 @@ from tests.heard import Heard
 import pairsmith
 from pairsmith.cli.expansion import expanded_steps
 from pairsmith.cli.recipes import PlannedStep, Recipe, find_recipe, load_recipe
-from pairsmith.cli.running import _for_recipes, closing_lines, figure_of, results_table, run_recipe
+from pairsmith.cli.running import _for_recipes, closing_lines, figure_of, run_recipe
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import STEPS
+from pairsmith.cli.tables import results_table
 from pairsmith.core.bundled import recipe_path
-from pairsmith.core.errors import FolderError, InputError, OtherWorkError, SettingsError
+from pairsmith.core.errors import BusyError, FolderError, InputError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import Settings, refuse
 from pairsmith.data.sts import read_sts
@@ -763,6 +765,36 @@ def test_a_folder_that_holds_something_else_is_refused(recipe, steps, calls, tmp
     assert calls == []
     with pytest.raises(FolderError, match="holds something other"):
         run_recipe(load_recipe(recipe(), steps), tmp_path / "run" / "thesis.txt", Silent(), fresh=fresh)
+
+
+def test_a_run_that_is_moved_in_the_middle_leaves_nothing_behind(recipe, steps, calls, tmp_path):
+    def begin(run):
+        (tmp_path / "run").rename(tmp_path / "moved")
+        raise FolderError("it was moved")
+
+    calls.begin = begin
+    with pytest.raises(FolderError, match="it was moved"):
+        run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+    del calls.begin
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "moved", Silent())
+
+
+def test_a_run_that_another_process_makes_is_left_alone(recipe, steps, calls, tmp_path):
+    """Else ``--fresh`` would start a step over whose rows the other process reads."""
+    fcntl = pytest.importorskip("fcntl")
+    plan, out = load_recipe(recipe(), steps), tmp_path / "run"
+    run_recipe(plan, out, Silent())
+    before = (out / "run.json").read_bytes()
+    calls.clear()
+    other = os.open(out, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)  # not refused: a finished run has given its folder free
+    with pytest.raises(BusyError, match="another run is writing to"):
+        run_recipe(plan, out, Silent(), fresh=True)
+    os.close(other)
+    assert calls == []
+    assert (out / "run.json").read_bytes() == before
+    run_recipe(plan, out, Silent())
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"recipe": "a", "steps": {"a": []}}'])

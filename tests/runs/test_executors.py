@@ -2,8 +2,11 @@
 
 import logging
 import os
+import re
 import signal
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -285,10 +288,21 @@ class TestRay:
             run([1], 1, "ray", logged=1, refused=1)
         assert caplog.messages == [f"note {n}" for n in range(20)]
 
-    def test_no_cluster_at_the_address(self, tmp_path):
-        work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, "127.0.0.1:1"))
-        with pytest.raises(SettingsError, match="127.0.0.1:1: nothing answers there"):
+    @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "[::1]:1"])
+    def test_no_cluster_at_the_address(self, tmp_path, address):
+        work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, address))
+        with pytest.raises(SettingsError, match=re.escape(f"{address}: nothing answers there")):
             list(work)
+
+    def test_another_server_at_the_address(self, tmp_path):
+        """As that of the dashboard; Ray itself would try for minutes."""
+        with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            address = f"127.0.0.1:{server.server_address[1]}"
+            work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, address))
+            with pytest.raises(SettingsError, match=f"{address}: what answers there is no head of a Ray"):
+                list(work)
+            server.shutdown()
 
 
 def test_an_actor_works_where_the_command_was_given(tmp_path, monkeypatch):

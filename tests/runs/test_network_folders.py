@@ -1,6 +1,7 @@
 """Folders on a network file system: locks of other machines are not seen there, their leases are."""
 
 import json
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -121,6 +122,26 @@ def test_a_run_that_lost_its_lease_stops(out, work):
         work.commit(writer, 1)
     lock.release(out)
     assert (out / LEASE).exists()  # it is the other's
+
+
+def test_a_lease_that_is_being_renewed_is_not_lost(out, monkeypatch):
+    """SFTP and other stores show a file while it is written; the thread that renews stops in the middle."""
+    lock.acquire(out.parent)
+    held = lock._leases[str(out.parent.resolve())]
+    write, half = lease.Lease._write, threading.Event()
+
+    def write_slowly(renewed):
+        (out.parent / LEASE).write_bytes(b"")
+        half.set()
+        threading.Event().wait(0.1)
+        write(renewed)
+
+    monkeypatch.setattr(lease.Lease, "_write", write_slowly)
+    renewing = threading.Thread(target=held._renew)
+    renewing.start()
+    assert half.wait(30)
+    lock.check(out.parent)
+    renewing.join()
 
 
 def test_of_two_that_create_a_lease_one_fails(out):

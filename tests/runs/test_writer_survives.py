@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,19 @@ class TestLock:
             work.start(out)
         os.close(other)
         work.commit(work.start(out), 0)
+
+    @pytest.mark.parametrize("shards", [(0,), (0, 1)])
+    def test_a_folder_that_is_moved_while_it_is_written(self, work, out, fcntl, shards):
+        """Else the rest would be written to a new folder of the old name, which would count as complete."""
+        writer = work.start(out)
+        work.commit(writer, *shards)
+        moved = out.rename(out.parent / "moved")
+        go_on = partial(work.commit, writer, 1) if shards == (0,) else partial(writer.finish, work.card)
+        with pytest.raises(FolderError, match="was moved or removed while this run wrote to it"):
+            go_on()
+        assert not out.exists()
+        lock.release(out)
+        assert work.start(moved).done == shards
 
     def is_locked(self, out, fcntl):
         other = os.open(out, os.O_RDONLY)

@@ -268,7 +268,8 @@ def _run(
     quiet: QuietFlag = False,
 ) -> None:
     from pairsmith.cli.recipes import find_recipe, load_recipe
-    from pairsmith.cli.running import closing_lines, results_table, run_recipe
+    from pairsmith.cli.running import closing_lines, run_recipe
+    from pairsmith.cli.tables import results_table
 
     process.refuse_several("start the recipe without, or run its trainings as single commands")
     _refuse_empty({"out": out})

@@ -13,10 +13,10 @@ from typing import Any, Self
 
 from pairsmith.cli.recipe_checks import check_extras
 from pairsmith.cli.recipes import RUN_REFERENCE, Recipe
-from pairsmith.cli.running import plain_table
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.stand_ins import plan_step
 from pairsmith.cli.steps import STEPS
+from pairsmith.cli.tables import plain_table
 from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError, errors_in_other_words
 from pairsmith.core.progress import Progress, clock
 from pairsmith.runs.estimate import Estimate, total

@@ -80,8 +80,12 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
 
     Returns:
         the figures under the recipe's ``results``, and ``seconds``, the total time of the steps.
+
+    Raises:
+        BusyError: another process runs a recipe in ``out``; with ``fresh``, it would lose what it has made.
     """
-    from pairsmith.runs import write_json
+    from pairsmith.runs import lock
+    from pairsmith.runs.storage import make_folder
 
     check_extras(recipe.extras)
     for planned in recipe.steps:
@@ -93,6 +97,18 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
     memory = _Memory(out / RUN_RECORD, _record(recipe, out, fresh))
     if not memory.record.steps:
         _check_evaluation_data(recipe, out)
+    make_folder(out)
+    lock.acquire(out, progress.say)
+    try:
+        return _run_steps(recipe, out, progress, memory)
+    finally:
+        lock.release(out)
+
+
+def _run_steps(recipe: Recipe, out: Place, progress: Progress, memory: "_Memory") -> dict[str, Any]:
+    """Run the steps of a recipe in ``out``, which this process has locked; returns the figures."""
+    from pairsmith.runs import lock, write_json
+
     memory.save()
     for number, planned in enumerate(recipe.steps, start=1):
         folder = out / planned.name
@@ -117,7 +133,8 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
             for fault in _figures(recipe, out, memory.record, only=planned.name)[1]:
                 progress.say(fault)
         finally:
-            with suppress(StorageError):  # so that the error that ended the step is reported, not this one
+            with suppress(StorageError, FolderError):  # so that what ended the step is reported, not this
+                lock.check(out)  # a folder that was moved is not made again
                 memory.spend(planned.name, time.monotonic() - started)
         gc.collect()  # else a trainer's reference cycles would keep memory after the step
         trim()
@@ -259,28 +276,12 @@ def _for_recipes(error: OtherWorkError, folder: Place) -> OtherWorkError:
     )
 
 
-def results_table(figures: Mapping[str, Any]) -> str:
-    """``figures`` as a plain table with a line for each figure."""
-    return plain_table([(name, _number(value)) for name, value in figures.items()])
-
-
-def plain_table(lines: Sequence[Sequence[str]]) -> str:
-    """Lines of equally many cells as text, the first column left-aligned and the others right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if column else text.ljust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
 def _record(recipe: Recipe, out: Place, fresh: bool) -> RunRecord:
     """The record at the start of a call: the record of earlier calls in ``out``, if there is one.
 
     Steps that are to be started over are not among its finished steps.
     """
+    from pairsmith.runs.lease import LEASE
     from pairsmith.runs.storage import is_temporary
 
     names = tuple(planned.name for planned in recipe.steps)
@@ -289,7 +290,9 @@ def _record(recipe: Recipe, out: Place, fresh: bool) -> RunRecord:
         text = None if size_of(file) is None else file.read_bytes()
         if text is None and (
             size_of(out) is not None
-            or any(not is_temporary(other) and other.name != ".DS_Store" for other in inside(out))
+            or any(
+                not is_temporary(other) and other.name not in (".DS_Store", LEASE) for other in inside(out)
+            )
         ):
             raise FolderError(f"{out} holds something other than a recipe's run; give another --out")
     if text is None or fresh:
@@ -386,11 +389,3 @@ def figure_of(source: str, out: Place, name: str) -> Any:
             raise SettingsError(f"results.{name}: {path} has no {'.'.join(keys)}: no {rest[0]!r}; {hint}")
         value, rest = value[key], rest[key.count(".") + 1 :]
     return value
-
-
-def _number(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return json.dumps(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"

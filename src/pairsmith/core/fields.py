@@ -1,11 +1,15 @@
 """Settings that many steps share, with bounds and help texts; each step sets its own defaults."""
 
+import re
 from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from pairsmith.core.model_names import DeviceName, DtypeName, PoolingName
 from pairsmith.core.settings import KEPT, NO_EFFECT, Settings, refuse
+
+_RAY_ADDRESS = re.compile(r"auto|local|(?:ray://)?(?:[^\s/:\[\]]+|\[[\da-fA-F:.]+\]):\d{1,5}")
+"""Addresses that Ray accepts. With others, it says what is wrong only after the step has begun."""
 
 Device = Annotated[
     DeviceName,
@@ -165,7 +169,8 @@ class WorkerSettings(Settings):
     )
     ray_address: str | None = Field(
         default=None,
-        description="Address of the Ray cluster. Unset: a cluster is started on this machine.",
+        description="Address of the Ray cluster's head, HOST:PORT. Unset: a cluster is started on this "
+        "machine.",
         json_schema_extra=NO_EFFECT,
     )
     rank: int | None = Field(
@@ -185,4 +190,9 @@ class WorkerSettings(Settings):
     def _address_of_a_cluster(self) -> Self:
         if self.executor != "ray":
             refuse(self, ("ray_address",), "without --executor ray")
+        elif self.ray_address and not _RAY_ADDRESS.fullmatch(self.ray_address):
+            raise ValueError(
+                f"ray_address is {self.ray_address}; give HOST:PORT of the cluster's head, such as "
+                "10.0.0.1:6379 (not its dashboard's), or ray://HOST:PORT for Ray's client, such as port 10001"
+            )
         return self

@@ -68,7 +68,8 @@ class Lease:
 
     def holds(self) -> bool:
         """Whether this process still holds the folder: read from the store, as the machine may have slept."""
-        with reaching(self._file.parent, StorageError):
+        # Not while it is renewed: in stores that do not put a file at once, half of one could be read.
+        with self._guard, reaching(self._file.parent, StorageError):
             self._lost = self._lost or _read(self._file).get("owner") != self._owner
         return not self._lost
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from upath import UPath
 
-from pairsmith.core.errors import BusyError
+from pairsmith.core.errors import BusyError, FolderError
 from pairsmith.core.paths import Place
 from pairsmith.runs.lease import Lease, Say, live
 from pairsmith.runs.log import flush
@@ -115,14 +115,29 @@ def _holds(folder: Path) -> bool:
     """Whether this process holds the lock of ``folder``, and not of a folder that was removed meanwhile."""
     if folder not in _held:
         return False
-    if os.path.samestat(os.fstat(_held[folder]), folder.stat()):
+    if _is_there(folder):
         return True
     release(folder)
     return False
 
 
+def _is_there(folder: Path) -> bool:
+    """Whether the folder that this process has locked under the path ``folder`` is still there."""
+    try:
+        return os.path.samestat(os.fstat(_held[folder]), folder.stat())
+    except FileNotFoundError:
+        return False
+
+
 def check(folder: Place) -> None:
-    """Raise ``FolderError`` if this process has lost its lease of ``folder``; disk locks are never lost."""
+    """Raise ``FolderError`` if this process has lost its lease of ``folder``, or the folder was moved."""
+    if not isinstance(folder, UPath):
+        path = folder.resolve()
+        if path in _held and not _is_there(path):
+            raise FolderError(
+                f"{folder} was moved or removed while this run wrote to it; finished work is in the moved "
+                "folder: run the same command again with its new place as --out"
+            )
     lease = _leases.get(_key(folder))
     if lease is not None:
         lease.check()

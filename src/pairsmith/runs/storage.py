@@ -306,6 +306,7 @@ _CAUSES = {
     errno.ENOSPC: "no space left on the device",
     errno.EROFS: "the file system is read-only",
     errno.EACCES: "permission denied",
+    errno.ENOENT: "its folder was moved or removed meanwhile",
 }
 
 

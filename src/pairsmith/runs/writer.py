@@ -278,6 +278,7 @@ class FolderWriter:
             return self.folder()
         if self.finished:
             return self.folder()
+        lock.check(self._out)
         shards = tuple(self._entries[number] for number in self.done)
         done = {"complete": True, "shards": shards, "counts": self._counts, "about": card.about()}
         complete = self._manifest.model_copy(update=done)

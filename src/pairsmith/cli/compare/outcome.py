@@ -8,7 +8,7 @@ from typing import Any
 
 from pairsmith.cli.compare.file import Comparison
 from pairsmith.cli.compare.recipe import Trial
-from pairsmith.cli.running import plain_table
+from pairsmith.cli.tables import plain_table
 from pairsmith.core.progress import clock
 
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
