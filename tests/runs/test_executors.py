@@ -4,9 +4,7 @@ import logging
 import os
 import re
 import signal
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -293,16 +291,6 @@ class TestRay:
         work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, address))
         with pytest.raises(SettingsError, match=re.escape(f"{address}: nothing answers there")):
             list(work)
-
-    def test_another_server_at_the_address(self, tmp_path):
-        """As that of the dashboard; Ray itself would try for minutes."""
-        with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            address = f"127.0.0.1:{server.server_address[1]}"
-            work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, address))
-            with pytest.raises(SettingsError, match=f"{address}: what answers there is no head of a Ray"):
-                list(work)
-            server.shutdown()
 
 
 def test_an_actor_works_where_the_command_was_given(tmp_path, monkeypatch):

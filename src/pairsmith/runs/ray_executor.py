@@ -34,11 +34,6 @@ from pairsmith.runs.work import (
 
 _WAIT_SECONDS = 5.0
 """Seconds to wait for an event, or for a connection."""
-_GREETING_SECONDS = 20.0
-"""Seconds to wait for the head's answer to a greeting."""
-_SETTINGS = b"\0\0\0\4\0\0\0\0\0"
-"""An empty frame of HTTP/2 settings: three bytes for its length, then its type."""
-_TYPE_OF_FRAME = 3
 _HOST_AND_PORT = re.compile(r"(?:ray://)?(\[[^\]/]+\]|[^:/]+):(\d{1,5})")
 
 
@@ -228,26 +223,6 @@ def _answers(host: str, port: int) -> bool:
     return True
 
 
-def _is_head(host: str, port: int) -> bool:
-    """Whether the server at this address speaks gRPC, as the head of a cluster does.
-
-    Ray itself would try for minutes to reach a head behind another port, such as that of its dashboard. The
-    answer to a greeting of HTTP/2 begins with a frame of settings; what is encrypted cannot be told.
-    """
-    if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
-        return True
-    answer = b""
-    try:
-        with socket.create_connection((host.strip("[]"), port), _WAIT_SECONDS) as connection:
-            connection.settimeout(_GREETING_SECONDS)
-            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS)
-            while len(answer) < _TYPE_OF_FRAME + 1 and (part := connection.recv(64)):
-                answer += part
-    except OSError:
-        return False
-    return answer[_TYPE_OF_FRAME:][:1] == _SETTINGS[_TYPE_OF_FRAME:][:1]
-
-
 def _connect(address: str | None) -> Any:
     """Ray, connected to the cluster at ``address`` or to a new one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -260,11 +235,6 @@ def _connect(address: str | None) -> Any:
     if host_and_port and not _answers(host_and_port[1], int(host_and_port[2])):
         raise SettingsError(
             f"--ray-address {address}: nothing answers there; leave it out to start a cluster on this machine"
-        )
-    if host_and_port and not _is_head(host_and_port[1], int(host_and_port[2])):
-        raise SettingsError(
-            f"--ray-address {address}: what answers there is no head of a Ray cluster; give the address that "
-            "ray start --head prints, not that of the dashboard"
         )
     if ray.is_initialized():
         raise SettingsError("this process is already connected to Ray; call ray.shutdown() first")
