@@ -1036,6 +1036,14 @@ def test_the_recipe_of_dinos_tables_has_every_row_of_table_2(tmp_path):
     }
 
 
+def test_the_recipe_of_dinos_tables_has_the_baselines_that_need_no_data(tmp_path):
+    steps = of_dino("dino-tables", tmp_path)
+    assert steps["glove"].model.startswith("glove:")
+    for pooling in ("mean", "cls"):
+        baseline = steps[f"bert-{pooling}"]
+        assert (baseline.model, baseline.pooling) == ("google-bert/bert-base-uncased", pooling)
+
+
 def test_the_dino_recipe_says_how_to_give_its_data_also_by_its_old_name():
     for name in ("dino-x2", "dino"):
         with pytest.raises(SettingsError, match="give its path with --set untrained.data=PATH\n"):
@@ -1105,6 +1113,7 @@ def test_the_mining_recipes_are_the_papers(name, beside, tmp_path):
         for size in SIZES:
             trained = settings[f"{way}-{size}"]
             assert (trained.steps, trained.extra) == (200, size)
+            assert trained.max_length == 1024  # passages and documents are read whole
             source = WAYS.get(way, "gold.jsonl")
             assert trained.added[0].endswith(source)
     trained = [biencoder, cross, settings["seeds-0"], settings["gold-50"]]
@@ -1175,7 +1184,11 @@ def test_the_tables_of_questions_have_all_their_rows(beside, tmp_path):
     }
     assert pairs | names | opinions <= steps.keys()
     assert steps["QQP-student"].tune
-    assert steps["conll2003-whole-student"].whole
+    of_all = [
+        steps[f"{name}-whole-{model}"] for name in ("conll2003", "wnut17") for model in ("roberta", "student")
+    ]
+    assert all((step.whole, step.epochs) == (True, 3) for step in of_all)  # Table 10
+    assert (steps["cr-student"].item, steps["sst2-student"].item) == ("product", "movie")
     assert {"SQuAD 1.1 F1, hard", "paws-qqp AUROC, beamed", "wnut17 F1 from questions, joined"} <= set(
         plan.results
     )

@@ -1,4 +1,5 @@
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -12,9 +13,9 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, StorageEr
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import Distribution, read_generated_questions
 from pairsmith.models import reader
-from pairsmith.models.reader import keep_max_context, load_reader
+from pairsmith.models.reader import TextScores, keep_max_context, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
-from pairsmith.models.teacher import predict_spans
+from pairsmith.models.teacher import _span_distributions, predict_spans
 from pairsmith.runs import Run
 from pairsmith.steps.questions.plan import plan_relabel
 from pairsmith.steps.questions.relabel import relabel
@@ -65,6 +66,18 @@ def test_the_distributions_are_those_of_the_model_by_direct_computation(teacher)
             assert list(places.positions) == offsets[text][tokens[:4], side].tolist()
             assert list(places.probabilities) == pytest.approx(likely[:4].tolist(), rel=1e-4)
         assert TEXT[said.best.start :].startswith(said.best.text)
+
+
+def test_tokens_of_white_space_have_no_probability():
+    scores = torch.tensor([[1.0, 9.0, 0.0], [0.0, 9.0, 2.0]])
+    offsets = torch.tensor([[0, 2], [2, 4], [4, 6]])
+    text = TextScores(scores, offsets, allowed=torch.tensor([True, False, True]))
+    said = _span_distributions("ab  cd", text, top=8, max_tokens=3)
+    sigmoid = [1 / (1 + math.exp(-logit)) for logit in (1, -1, 2, -2)]
+    assert (said.starts.positions, said.ends.positions) == ((0, 4), (6, 2))
+    assert said.starts.probabilities == pytest.approx(sigmoid[:2])
+    assert said.ends.probabilities == pytest.approx(sigmoid[2:])
+    assert (said.best.text, said.best.score) == ("ab  cd", pytest.approx(sigmoid[0] * sigmoid[2]))
 
 
 def test_a_long_text_has_one_distribution_over_all_its_windows(teacher):
