@@ -183,7 +183,7 @@ _GUIDES = {
     "report": "report.md",
     "audit": "audit.md",
 }
-"""Where more is said about each step."""
+"""Where more is said about each step. A step of another package has a page without that line."""
 
 
 def pages() -> dict[str, str]:
@@ -209,7 +209,8 @@ def index() -> str:
 def step_page(name: str, step: Step) -> str:
     """One step: its line of help and a table of its options."""
     lines = [f"# pairsmith {command_of(name)}", "", _WRITTEN, "", step.help]
-    lines += ["", f"More about it: [{_GUIDES[name].partition('.')[0]}](../{_GUIDES[name]})."]
+    if name in _GUIDES:
+        lines += ["", f"More about it: [{_GUIDES[name].partition('.')[0]}](../{_GUIDES[name]})."]
     lines += ["", *options(step.settings)]
     lines += [
         "",
