@@ -5,14 +5,15 @@ from pairsmith.data.schemas import REJECT
 from pairsmith.runs import Card, FolderWriter, Identity, Run
 
 
-def write_folder(path, *shards, step="generate", settings=None, rejects=None, columns=None):
+def write_folder(path, *shards, step="generate", settings=None, models=None, rejects=None, columns=None):
     """Write a dataset folder, and return it.
 
     Each of ``shards`` maps the names of splits to tables. ``rejects`` are the rejected rows of the first
     shard, and ``columns`` the meanings of columns.
     """
     schema = next(iter(shards[0].values())).schema
-    writer = FolderWriter.start(Run(path, Silent()), Identity.of(step, settings or {}), schema)
+    identity = Identity.of(step, settings or {}, {}, models or {})
+    writer = FolderWriter.start(Run(path, Silent()), identity, schema)
     for number, tables in enumerate(shards):
         writer.commit(number, tables, REJECT.empty_table() if rejects is None or number else rejects)
     return writer.finish(Card("Rows", "Rows for a test.", columns=columns or {}))

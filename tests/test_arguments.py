@@ -334,6 +334,10 @@ def test_numpy_texts_become_plain_texts():
             "keep_verbatim must be True or False, not 'no'",
         ),
         (
+            lambda: pairsmith.mine_pairs(["a"], ["b"], LOADED, keep_verbatim=np.array([True, False])),
+            "keep_verbatim must be True or False, not array([ True, False])",
+        ),
+        (
             lambda: pairsmith.load_encoder("pairsmith:tiny", bidirectional="no"),
             "bidirectional must be True or False, not 'no'",
         ),

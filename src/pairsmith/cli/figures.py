@@ -22,11 +22,13 @@ def figure_forms(name: str, step: Step, settings: Mapping[str, Any]) -> Sequence
     """
     forms: Sequence[str] = step.figures
     data, suites = settings.get("data"), settings.get("suites")
-    if forms and name == "evaluate-sts" and not str(data).startswith("@"):
-        try:
-            forms = _with_suites(forms, str(data or ""), [suites] if isinstance(suites, str) else suites)
-        except UserError:
+    if name == "evaluate-sts" and not str(data).startswith("@"):
+        if not isinstance(data, str):
             return ()  # the step itself reports data that are missing or have faults
+        try:
+            forms = _with_suites(forms, data, [suites] if isinstance(suites, str) else suites)
+        except UserError:
+            return ()
     # An evaluation also gives its differences from an earlier one.
     return [*forms, "against.FIGURE"] if forms and settings.get("against") else forms
 

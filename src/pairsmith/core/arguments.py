@@ -6,7 +6,7 @@ place of True and False.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Hashable, Iterable, Mapping, Sized
 from dataclasses import fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -89,7 +89,7 @@ def check_flag(value: object, name: str) -> None:
 
     Without this check, any text that is not empty, such as "no", would count as true.
     """
-    if value not in (True, False):
+    if not isinstance(value, Hashable) or value not in (True, False):
         raise SettingsError(f"{name} must be True or False, not {value!r:.60}")
 
 

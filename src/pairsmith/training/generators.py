@@ -175,8 +175,8 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
 
         ``kept`` are the positions from the first one on that predicts a target token. Logits are computed at
         these positions only, as with a large vocabulary those of the prompt would take most of the memory.
-        There is no attention mask: padding follows the texts, so that no token attends to it, and without a
-        mask attention does not compute the scores of later tokens.
+        The attention mask is all ones: padding follows the texts, so that no token attends to it, and with
+        such a mask attention does not compute the scores of later tokens.
         """
 
         def features(numbers: list[int]) -> dict[str, Tensor]:

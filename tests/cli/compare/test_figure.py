@@ -131,6 +131,16 @@ def test_the_names_of_test_sets_that_a_step_makes_are_not_read():
     check_figure(Measured(step="evaluate-sts", figure="graded.all", settings={"data": "@graded"}))
 
 
+def test_without_data_none_are_read_from_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "stsb").mkdir()
+    line = "main-captions\tMSRvid\t2012test\t0001\t2.5\tA girl sings.\tA girl hums.\n"
+    (tmp_path / "stsb" / "sts-test.csv").write_text(line * 3)
+    monkeypatch.chdir(tmp_path)
+    check_figure(Measured(step="evaluate-sts", figure="graded.all"))  # that there are no data is told later
+    with pytest.raises(SettingsError, match=r"known: stsb\.all"):
+        check_figure(Measured(step="evaluate-sts", figure="graded.all", settings={"data": "."}))
+
+
 def test_differences_from_an_earlier_evaluation_are_figures_only_with_against():
     settings = {"data": "@rows", "against": "@before"}
     check_figure(Measured(step="evaluate-qa", figure="against.f1.change", settings=settings))

@@ -31,6 +31,7 @@ from pairsmith.models.language.prefix_batches import (
     prefix_inputs,
     prefix_rows,
 )
+from pairsmith.training.generators import CausalGeneratorWithLoss, PromptAndTarget
 
 SIZE = {
     "vocab_size": 50,
@@ -86,6 +87,18 @@ def test_padding_after_texts_that_are_alone_in_their_rows_brings_no_warning(monk
     model = random_model("gpt2")
     model.config.pad_token_id = 0
     model.base_model(**prefix_inputs(prefix_features(ALONE), model))
+    assert warnings == []
+
+
+def test_padding_after_continuations_brings_no_warning(monkeypatch):
+    warnings = []
+    monkeypatch.setattr(modeling_utils.logger, "warning_once", warnings.append)
+    model = random_model("gpt2")
+    model.config.pad_token_id = 0
+    generator = CausalGeneratorWithLoss(model, 0.0)
+    batch = generator.continuations([PromptAndTarget([1, 2, 3], 1), PromptAndTarget([1, 2], 1)])
+    assert 0 in batch["pairs"]["chunks"][0]["input_ids"]
+    generator(**batch)
     assert warnings == []
 
 

@@ -248,6 +248,17 @@ def test_rows_of_any_file_are_processed(tmp_path):
         assert absent not in card
 
 
+def test_the_card_of_generated_rows_says_that_a_model_wrote_them(tmp_path):
+    rows = to_table(pairs(("a b", "c d", 1.0), ("e f", "g h", 0.0)), SCORED_PAIR)
+    write_folder(tmp_path / "in", {"train": rows}, models={"model": "sha256:0"})
+    postprocess(PostprocessSettings(data=str(tmp_path / "in")), Run(tmp_path / "out", Silent()))
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "\n- synthetic\n" in card
+    assert "Rows written by a language model from instructions" in card
+    assert "The texts were made by a program" in card
+    assert "The rights in the inputs, and the terms of the language model, apply to the texts." in card
+
+
 def test_scores_are_not_smoothed_twice(tmp_path):
     run_on(tmp_path, pairs(("a b", "c d", 1.0), ("e f", "g h", 0.0)), validation=0)
     again = {"data": str(tmp_path / "out"), "validation": 0}

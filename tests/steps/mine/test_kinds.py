@@ -253,7 +253,7 @@ def test_short_documents_and_those_without_a_day_are_rejected(world, capsys):
     ]
     said, card = capsys.readouterr().err, (tmp / "out" / "README.md").read_text()
     assert "inputs: 2 of 6 texts are left out before the search (1 no group: " in said
-    assert re.search(r"\| inputs left out before the search, too short: .* \| 1 \|", card)
+    assert re.search(r"\| inputs left out before the search, too short: 1 sentence, .* \| 1 \|", card)
     assert "inputs: rows without a text, which are skipped: 2" in said
     assert "| rows of inputs without a text | 2 |" in card
 

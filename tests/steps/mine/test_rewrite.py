@@ -85,6 +85,9 @@ def test_questions_are_written_of_answers_in_passages_and_the_rows_are_read_as_q
     questions = list(read_questions(str(pairs / "out")))
     assert [question.context for question in questions] == [passage(n) for n in range(3)]
     assert all(question.question != ANSWERS[n].input for n, question in enumerate(questions))
+    card = (pairs / "out/README.md").read_text()
+    assert "| input | string | a question that the model wrote |" in card
+    assert "| output | string | an answer, a colon, and its passage |" in card
 
 
 def test_where_nothing_is_written_the_pair_is_rejected(pairs):
