@@ -2,6 +2,7 @@
 
 import gc
 import json
+import shutil
 
 import pyarrow as pa
 import pytest
@@ -89,6 +90,24 @@ def test_a_recipe(tmp_path, work):
     assert lines[0] == f"{tmp_path}: recipe r, 1 of 3 steps finished"
     assert lines[1].startswith("pairs: generate, running · 1 shard, 3 rows")
     assert lines[-2:] == ["encoder: train-encoder, finished", "after: not started"]
+
+
+def test_a_training_says_what_is_saved(tmp_path):
+    (tmp_path / "training.json").write_text('{"step": "train-encoder", "complete": false}')
+    assert status_lines(tmp_path) == [f"{tmp_path}: train-encoder, stopped"]
+    checkpoints = tmp_path / ".pairsmith-checkpoints.tmp"
+    for name, complete in (("checkpoint-900", True), ("checkpoint-1200", True), ("checkpoint-1500", False)):
+        (checkpoints / name).mkdir(parents=True)
+        if complete:
+            (checkpoints / name / "pairsmith.json").write_text("{}")
+    assert status_lines(tmp_path) == [f"{tmp_path}: train-encoder, stopped · saved at step 1,200"]
+    rates = checkpoints.rename(tmp_path / "rates")
+    checkpoints.mkdir()
+    for number in (0, 1):
+        shutil.copytree(rates, checkpoints / f"rate-{number}")
+    shutil.rmtree(checkpoints / "rate-1/checkpoint-1200")
+    saved = "saved: rate-0 at step 1,200, rate-1 at step 900"
+    assert status_lines(tmp_path) == [f"{tmp_path}: train-encoder, stopped · {saved}"]
 
 
 def test_a_step_that_has_written_nothing_yet_is_running(tmp_path):

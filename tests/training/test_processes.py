@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tests.folders import write_folder
 from tests.training.few import PEOPLE, PLAYS, reading, write
 
-from pairsmith.cli.app import main
+from pairsmith.cli.app import _progress, main
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress, Quiet, Silent
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, to_table
@@ -114,6 +114,7 @@ def test_two_processes_learn_what_one_learns(world, command):
     assert largest_difference(world / "one", world / "two", without) < 1e-6
     assert (world / "one/README.md").read_text() == (world / "two/README.md").read_text()
     assert said.count("wrote two") == 1
+    assert said.count("next: ") <= 1
     assert "Traceback" not in said
     assert not list((world / "two").glob(".pairsmith*"))
 
@@ -171,6 +172,13 @@ def test_trainings_that_cannot_be_shared_are_refused(monkeypatch, tmp_path):
     ):
         train_biencoder(TrainBiencoderSettings(base="b", seeds="d"), run)
     assert not (tmp_path / "out").exists()
+
+
+def test_only_the_first_process_says_what_to_do_next(monkeypatch, capsys):
+    for number, said in ((0, "next\n"), (1, "")):
+        as_two(monkeypatch, number)
+        _progress(quiet=False).say("next")
+        assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize(

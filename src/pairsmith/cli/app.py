@@ -224,7 +224,7 @@ def _group(help_text: str, **options: Any) -> typer.Typer:
 
 
 def _progress(quiet: bool) -> Progress:
-    return Quiet() if quiet else Progress()
+    return Progress() if process.is_first() and not quiet else Quiet()
 
 
 def _print_version(requested: bool) -> None:

@@ -59,6 +59,11 @@ def spoken_errors(stopped: str = _STOPPED) -> Iterator[None]:
         raise SystemExit(2) from None
 
 
+def is_first() -> bool:
+    """Whether this is the only process of its command, or the first of those that a launcher started."""
+    return "LOCAL_RANK" not in os.environ or os.environ.get("RANK", "0") == "0"
+
+
 def refuse_several(instead: str) -> None:
     """Refuse a command that torchrun or accelerate started several times: only one of them could write.
 

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = Union[Path, "UPath"]
 
+CHECKPOINTS = ".pairsmith-checkpoints.tmp"
+"""The name of the folder of checkpoints in the folder of a training that is not finished."""
+
+CHECKPOINT_RECORD = "pairsmith.json"
+"""The name of the file that is written last into a checkpoint; a checkpoint without it does not count."""
+
 CACHE_VARIABLE = "PAIRSMITH_CACHE"
 
 MANIFEST = "manifest.json"

@@ -249,7 +249,8 @@ def _connect(address: str | None) -> Any:
         )
     except Exception as error:  # Ray raises Exception itself if it does not start in time
         where = f"--ray-address {address}: no Ray cluster answers there" if address else "Ray does not start"
-        raise SettingsError(f"{where} ({first_line(error)})") from None
+        tokens = "; if it asks for a token, set RAY_AUTH_MODE=token" if address else ""
+        raise SettingsError(f"{where} ({first_line(error)}){tokens}") from None
     finally:
         if threading.current_thread() is threading.main_thread() and handler is not None:
             signal.signal(signal.SIGTERM, handler)  # Ray has installed a handler of its own

@@ -9,7 +9,16 @@ from typing import Any
 
 from pairsmith.core.errors import FolderError, one_line
 from pairsmith.core.folder_kinds import read_record
-from pairsmith.core.paths import MANIFEST, Place, inside, is_folder, reaching, size_of
+from pairsmith.core.paths import (
+    CHECKPOINT_RECORD,
+    CHECKPOINTS,
+    MANIFEST,
+    Place,
+    inside,
+    is_folder,
+    reaching,
+    size_of,
+)
 from pairsmith.core.progress import clock
 from pairsmith.data.tasks import label_text
 from pairsmith.runs import lock
@@ -28,6 +37,7 @@ _RECORDS = (
     "push.json",
     "results.json",
 )
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 _MOST_LABELS = 20
 """A column with more different values holds similarities, not labels."""
 
@@ -48,6 +58,7 @@ class Status:
     reasons: dict[str, int] | None = None  # maps ``"filter: reason"`` to the number of rejects
     rate: float | None = None  # rows per second since the run was last started; None if it is unknown
     labels: Mapping[str, int] = field(default_factory=dict)  # number of rows of each label; empty if many
+    saved: str = ""  # of an unfinished training: its latest checkpoints, in words
     left: float | None = None  # seconds that the remaining shards will take; None if it is unknown
 
     def lines(self, name: str) -> list[str]:
@@ -58,6 +69,8 @@ class Status:
             of = f" of {self.planned:,}" if self.planned else ""
             shards = "shard" if (self.planned or self.shards) == 1 else "shards"
             parts.append(f"{self.shards:,}{of} {shards}, {self.rows:,} rows")
+        if self.saved:
+            parts.append(self.saved)
         if self.rate and not self.complete:
             parts.append(f"{self.rate:,.1f} rows/s")
         if self.left is not None and self.running:
@@ -78,8 +91,27 @@ def status_of(folder: Place) -> Status | None:
             if name == MANIFEST:
                 return _of_dataset(folder)
             complete = bool(about.get("complete"))
-            return Status(about["step"], complete, running=not complete and lock.is_held(folder))
+            running = not complete and lock.is_held(folder)
+            saved = "" if complete else _saved_steps(folder / CHECKPOINTS)
+            return Status(about["step"], complete, running, saved=saved)
     return None
+
+
+def _saved_steps(checkpoints: Place) -> str:
+    """The latest complete checkpoint in words, or that of each learning rate; "" without one."""
+
+    def latest(folder: Place) -> int | None:
+        names = [path.name for path in inside(folder) if size_of(path / CHECKPOINT_RECORD) is not None]
+        steps = [int(match[1]) for match in map(_CHECKPOINT.fullmatch, names) if match]
+        return max(steps, default=None)
+
+    if (step := latest(checkpoints)) is not None:
+        return f"saved at step {step:,}"
+    rates = [(path, step) for path in inside(checkpoints) if (step := latest(path)) is not None]
+    saved = ", ".join(
+        f"{path.name} at step {step:,}" for path, step in sorted(rates, key=lambda rate: str(rate[0]))
+    )
+    return f"saved: {saved}" if saved else ""
 
 
 def label_counts(folder: DatasetFolder, most: int | None = None) -> Counter[str]:

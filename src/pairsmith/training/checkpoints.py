@@ -22,11 +22,19 @@ from upath import UPath
 
 from pairsmith.core.errors import StorageError
 from pairsmith.core.model_files import hash_file
-from pairsmith.core.paths import Place, download, files_below, inside, reaching, remove_files, size_of
+from pairsmith.core.paths import (
+    CHECKPOINT_RECORD,
+    Place,
+    download,
+    files_below,
+    inside,
+    reaching,
+    remove_files,
+    size_of,
+)
 from pairsmith.runs import lock, write_json
 from pairsmith.runs.storage import JSON, storage_errors, upload
 
-_RECORD = "pairsmith.json"
 _BEST = "best.safetensors"
 
 
@@ -90,10 +98,10 @@ class Checkpoints:
             "seconds": results.seconds,
             "files": files,
         }
-        write_json(checkpoint / _RECORD, record)
+        write_json(checkpoint / CHECKPOINT_RECORD, record)
         if self._store is not None:
             lock.check(self._store.parent)
-            upload(checkpoint, self._store / checkpoint.name, last=_RECORD)
+            upload(checkpoint, self._store / checkpoint.name, last=CHECKPOINT_RECORD)
             with storage_errors(self._store):
                 for other in _records(self._store):
                     if other.parent.name != checkpoint.name:
@@ -134,7 +142,9 @@ class Checkpoints:
 
 def _records(folder: Place) -> list[Place]:
     """The records of the complete checkpoints in ``folder``."""
-    return [path / _RECORD for path in inside(folder) if size_of(path / _RECORD) is not None]
+    return [
+        path / CHECKPOINT_RECORD for path in inside(folder) if size_of(path / CHECKPOINT_RECORD) is not None
+    ]
 
 
 def _remove(record: Place) -> None:
@@ -150,7 +160,7 @@ def _remove(record: Place) -> None:
 def _read(path: Path) -> BestSoFar | None:
     """The results that a checkpoint recorded; None unless all files match the hashes in its record."""
     try:
-        record: dict[str, Any] = json.loads((path / _RECORD).read_bytes())
+        record: dict[str, Any] = json.loads((path / CHECKPOINT_RECORD).read_bytes())
         if any(hash_file(path / name) != digest for name, digest in record["files"].items()):
             return None
     except (OSError, ValueError, LookupError, TypeError):

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 
 from pairsmith.core.errors import StorageError, first_line, redacted_values
 from pairsmith.core.model_files import quiet_loading
-from pairsmith.core.paths import Place, files_below, reaching, remove_files
+from pairsmith.core.paths import CHECKPOINTS, Place, files_below, reaching, remove_files
 from pairsmith.runs import Manifest, Run, Sources, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import changed_files, read_manifest
@@ -27,7 +27,6 @@ from pairsmith.training.logs import LOGS_FOLDER, remove_logs
 
 TRAINING_RECORD = "training.json"
 _SCRATCH = ".pairsmith-model.tmp"
-_CHECKPOINTS = ".pairsmith-checkpoints.tmp"
 
 
 class TrainingRecord(Manifest):
@@ -53,7 +52,7 @@ class ModelFolder:
     def __init__(self, out: Place, identity: Identity, sources: Sources) -> None:
         self._out = out
         self.step, self.sources = identity.step, sources
-        self.checkpoints = Checkpoints(out / _CHECKPOINTS, out / LOGS_FOLDER)
+        self.checkpoints = Checkpoints(out / CHECKPOINTS, out / LOGS_FOLDER)
         self._identity = identity
         self.finished = False
 
