@@ -89,14 +89,16 @@ def main() -> None:
     for number in range(1, args.rounds + 1) if "speed" in wanted else ():
         for name, program in every.items():
             if name != SMALL and name not in results.get("speed", {}).get(f"round {number}", {}):
-                figures = run(program, args.work / "out", number, args.core)
+                out = args.work / f"round-{number}" / name.replace(" ", "-")
+                figures = run(program, out, number, args.core)
                 keep("speed", f"round {number}", name, figures=figures)
     if "speed" in results:
         keep("medians", figures=medians(results["speed"]))
     for name, program in every.items() if "kills" in wanted else ():
         if name not in results.get("kills", {}):
             usual = results["medians"][OURS if name == SMALL else name]["seconds"]
-            keep("kills", name, figures=killed(program, args.work / "out", usual / 2, args.core))
+            out = args.work / "kills" / name.replace(" ", "-")
+            keep("kills", name, figures=killed(program, out, usual / 2, args.core))
 
 
 def saved(name: str, folder: Path) -> Path:
@@ -177,6 +179,7 @@ def names_in(file: Path) -> list[str]:
 
 
 def start(program: Program, out: Path, seed: int, core: int | None) -> "subprocess.Popen[bytes]":
+    out.parent.mkdir(parents=True, exist_ok=True)
     pinned = ["taskset", "-c", str(core)] if core is not None else []
     with (out.parent / "log.txt").open("wb") as log:
         return subprocess.Popen(
