@@ -63,8 +63,11 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
-    results: dict[str, Any] = json.loads(args.json.read_text())["results"] if args.json.is_file() else {}
     about = {"model": args.model, "inputs": args.inputs, "agree": args.agree}
+    begun = json.loads(args.json.read_text()) if args.json.is_file() else {"settings": about, "results": {}}
+    if begun["settings"] != about:
+        raise SystemExit(f"{args.json} was begun with {begun['settings']}, not {about}; name another file")
+    results: dict[str, Any] = begun["results"]
 
     def keep(*path: str, figures: Any) -> None:
         place = results
