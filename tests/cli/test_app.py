@@ -636,7 +636,7 @@ def test_main_stopped_before_a_command_began(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "make_app", stopped)
-    monkeypatch.setattr(cli, "stop_at_once", lambda: None)  # this process goes on
+    monkeypatch.setattr(cli.process, "stop_at_once", lambda: None)  # this process goes on
     with pytest.raises(SystemExit) as caught:
         cli.main([])
     assert caught.value.code == 130

@@ -93,10 +93,10 @@ FINGERPRINTS = [
         {"seeds": "s", "kind": "summaries", "mined": "m", "encoder": "e", "retrieved": 5},
         "bf106633cb8ad613",
     ),
-    ("train-reader", {"seeds": "s"}, "f69b719798da7c95"),
+    ("train-reader", {"seeds": "s", "max_length": 384}, "f69b719798da7c95"),
     (
         "train-reader",
-        {"seeds": "s", "added": "a", "extra": 9, "validation": "v", "keep_base": True},
+        {"seeds": "s", "added": "a", "extra": 9, "validation": "v", "keep_base": True, "max_length": 384},
         "4f493fa04e304f87",
     ),
     ("train-summarizer", {"seeds": "s", "max_length": 512}, "d05e4560f0315f41"),
