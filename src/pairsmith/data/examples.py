@@ -66,9 +66,9 @@ def all_examples(source: str, kind: ExampleKind) -> list[Example]:
             for row in opened.rows():
                 rows.append(row)
 
-        def fault(*some: tuple[str, Columns]) -> str:
+        def fault(*sample: tuple[str, Columns]) -> str:
             try:
-                list(each_example(Source(opened.name, lambda: iter(some)), kind))
+                list(each_example(Source(opened.name, lambda: iter(sample)), kind))
             except InputError as error:
                 return str(error)
             return ""
@@ -79,8 +79,8 @@ def all_examples(source: str, kind: ExampleKind) -> list[Example]:
         if len(faults) < 2:
             raise
         more = f"\nand {len(faults) - _FAULTS:,} more" if len(faults) > _FAULTS else ""
-        told = "\n".join(faults[:_FAULTS])
-        raise InputError(f"{len(faults):,} of {len(rows):,} rows have a fault:\n{told}{more}") from None
+        lines = "\n".join(faults[:_FAULTS])
+        raise InputError(f"{len(faults):,} of {len(rows):,} rows have a fault:\n{lines}{more}") from None
 
 
 def each_example(source: str | Source, kind: ExampleKind) -> Iterator[Example]:
