@@ -6,6 +6,7 @@ A page is gone through from top to bottom in a new folder, as a reader would who
 mteb's data and a Ray cluster have stand-ins. Of other commands it is looked whether there is what they name.
 """
 
+import json
 import re
 import shutil
 import tomllib
@@ -161,9 +162,11 @@ def test_a_page_can_be_followed(
 
 
 def columns_without_meaning(folder: Path) -> dict[str, set[str]]:
-    """By dataset folder in ``folder``, the columns of its rows that its card does not explain, if any."""
+    """By finished dataset folder in ``folder``, the columns of its rows that its card does not explain, if any."""
     columns = {}
     for path in folder.rglob(MANIFEST):
+        if not json.loads(path.read_text())["complete"]:
+            continue  # the share of an array job's rank, which never has a card
         opened = DatasetFolder.open(path.parent)
         columns[str(path.parent)] = set(opened.schema().names) - {*MEANING, *opened.manifest.about.columns}
     return {name: missing for name, missing in columns.items() if missing}
