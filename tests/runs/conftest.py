@@ -7,7 +7,7 @@ import pytest
 
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
-from pairsmith.runs import Card, FolderWriter, Identity, Run
+from pairsmith.runs import Card, FolderWriter, Identity, Run, lease
 
 CARD = Card("Pairs", "Two sentences and a score.")
 WORK = {
@@ -76,3 +76,21 @@ def done(out):
     commit(writer, 0, 1)
     writer.finish(CARD)
     return out
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes only when somebody sleeps; ``clock.each`` is called then."""
+
+    class Clock:
+        now = 0.0
+        each = staticmethod(lambda: None)
+
+        def sleep(self, seconds):
+            self.now += seconds
+            self.each()
+
+    clock = Clock()
+    monkeypatch.setattr(lease.time, "sleep", clock.sleep)
+    monkeypatch.setattr(lease.time, "monotonic", lambda: clock.now)
+    return clock

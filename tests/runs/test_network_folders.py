@@ -24,24 +24,6 @@ def out(tmp_path, monkeypatch):
         lock.release(tmp_path / folder)
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """Time that passes only when somebody sleeps; ``clock.each`` is called then."""
-
-    class Clock:
-        now = 0.0
-        each = staticmethod(lambda: None)
-
-        def sleep(self, seconds):
-            self.now += seconds
-            self.each()
-
-    clock = Clock()
-    monkeypatch.setattr(lease.time, "sleep", clock.sleep)
-    monkeypatch.setattr(lease.time, "monotonic", lambda: clock.now)
-    return clock
-
-
 def far(folder, count=0, **about):
     """Have a process of another machine write to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -191,23 +191,6 @@ def test_killed_it_goes_on_at_once_and_to_the_same_bytes(s3, work, expected, cou
 
 
 class TestLease:
-    @pytest.fixture
-    def clock(self, monkeypatch):
-        """Time that passes only when somebody sleeps; ``clock.each`` is called then."""
-
-        class Clock:
-            now = 0.0
-            each = staticmethod(lambda: None)
-
-            def sleep(self, seconds):
-                self.now += seconds
-                self.each()
-
-        clock = Clock()
-        monkeypatch.setattr(lease.time, "sleep", clock.sleep)
-        monkeypatch.setattr(lease.time, "monotonic", lambda: clock.now)
-        return clock
-
     def other(self, store, count=0, **about):
         content = {"owner": "o", "host": "far", "pid": 7, "count": count, "time": "2020-01-01T00:00:00+00:00"}
         (store / LEASE).write_bytes(json.dumps(content | about).encode())

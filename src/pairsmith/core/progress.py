@@ -172,7 +172,7 @@ class _AboveBar(logging.Handler):
 
 
 class InOtherWords(Progress):
-    """Another progress, whose messages name options in other words, as those of a recipe's steps do."""
+    """Passes messages on to another progress, with other names for options, as a recipe has keys for them."""
 
     def __init__(self, progress: Progress, words: Mapping[str, str]) -> None:
         self._progress, self._words = progress, words

@@ -21,7 +21,7 @@ _SUMMARIES = (
 )
 
 _FAULTS = 5
-"""Largest number of rows whose faults an error tells."""
+"""Largest number of faulty rows that an error message lists."""
 
 FEW = 10
 """With fewer seeds than this, a training reports that they are hardly enough to learn from."""

@@ -195,7 +195,7 @@ def _lines(path: Place) -> Iterator[str]:
 def _lines_of_ranks(path: Place, folders: Sequence[Place]) -> Iterator[str]:
     """The ranks of an array job: how many are finished, each that has begun, and the numbers of the others.
 
-    If the job was started again with another number of ranks, both are told of.
+    If the job was started again with another number of ranks, the ranks of both numbers are listed.
     """
     shares = {rank: folder for folder in folders if (rank := rank_in(folder))}
     for size in sorted({rank.size for rank in shares}):

@@ -131,7 +131,7 @@ def origins(source: str) -> list[str]:
 
 
 def meanings(sources: Iterable[str], kind: RowKind) -> dict[str, str]:
-    """The meanings of the columns of ``kind`` in the cards of the sources, each once, as far as they say."""
+    """What the cards of the sources say that the columns of ``kind`` mean, each different meaning once."""
     folders = [DatasetFolder.open(own) for own in map(own_folder, sources) if own]
     cards = [{**MEANING, **folder.manifest.about.columns} for folder in folders]
     by_name = {

@@ -198,7 +198,7 @@ def read_validation(
 ) -> tuple[list[Example], str]:
     """The validation examples, if any, and a message on those that were left out.
 
-    Pairs need the same least score as seeds, and questions an answer.
+    Pairs with a score below ``least_score`` are left out, as among the seeds; so are unanswered questions.
     """
     source, kind = settings.validation, settings.kind
     if not source:
