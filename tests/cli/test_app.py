@@ -264,6 +264,20 @@ def test_a_fault_deep_in_a_value_is_laid_at_its_option():
         settings_from(DemoSettings, {"source": "x", "pair": ["z"]})
 
 
+class UnsetSettings(Settings):
+    length: int | None = Field(default=9, ge=1, description="At most so long.")
+    word: str | None = Field(default=None, description="A word.")
+
+
+def test_null_unsets_a_default_and_is_a_text_elsewhere():
+    settings = settings_from(UnsetSettings, {"length": "null", "word": "null"})
+    assert (settings.length, settings.word) == (None, "null")
+    assert settings_from(UnsetSettings, {"length": None}).length == 9  # not given
+    with pytest.raises(SettingsError, match="--top-p: should be a number, not 'null'"):
+        settings_from(DemoSettings, {"source": "x", "top_p": "null"})
+    assert default_text(UnsetSettings.model_fields["length"]) == "default: 9; null unsets it"
+
+
 def test_names_and_defaults_in_words():
     fields = DemoSettings.model_fields
     assert option_name("top_p") == "--top-p"
