@@ -610,13 +610,13 @@ def test_run_prints_the_figures_and_passes_its_options_on(monkeypatch, tmp_path,
         seen.update(path=path, seed=seed, overrides=overrides)
         return "plan"
 
-    def run(plan, out, progress, *, fresh):
-        seen.update(plan=plan, out=out, progress=type(progress), fresh=fresh)
+    def run(plan, out, progress, *, fresh, fresh_steps):
+        seen.update(plan=plan, out=out, progress=type(progress), fresh=fresh, fresh_steps=fresh_steps)
         return {"spearman": 12.346, "seconds": 1.0}
 
     monkeypatch.setattr("pairsmith.cli.recipes.load_recipe", load)
     monkeypatch.setattr("pairsmith.cli.running.run_recipe", run)
-    options = ("--seed", "3", "--set", "a.b=1", "--set", "c.d=2", "--fresh", "--quiet")
+    options = ("--seed", "3", "--set", "a.b=1", "--set", "c.d=2", "--fresh", "--fresh-step", "a", "--quiet")
     result = pairsmith("run", "x.yaml", "--out", str(tmp_path), *options)
     assert result.output == "spearman  12.35\nseconds    1.00\n"
     assert seen == {
@@ -627,6 +627,7 @@ def test_run_prints_the_figures_and_passes_its_options_on(monkeypatch, tmp_path,
         "out": tmp_path,
         "progress": Quiet,
         "fresh": True,
+        "fresh_steps": ["a"],
     }
 
 

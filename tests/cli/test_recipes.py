@@ -544,10 +544,12 @@ def test_a_changed_step_of_a_recipe_says_what_a_fresh_start_uses_again(kept):
         f"; {kept}" if kept else ""
     )
     told = str(_for_recipes(OtherWorkError(f"run/a holds a run: k: 1 there, 2 here\n{alone}"), Path("run/a")))
+    remedy = f"give --fresh-step a to pairsmith run to make this step and those that read it anew ({kept})"
+    if not kept:
+        remedy = "remove run/a to make this step and those that read it anew"
     assert told == (
-        "run/a holds a run: k: 1 there, 2 here\nremove run/a to make this step and those that read it anew, or "
-        "give another --out; --fresh would start every step of the recipe over"
-        + (f" ({kept})" if kept else "")
+        f"run/a holds a run: k: 1 there, 2 here\n{remedy}, or give another --out; --fresh would start every "
+        "step of the recipe over"
     )
     other_step = OtherWorkError("run/a holds a run of mine, not of filter; give another folder as --out")
     assert _for_recipes(other_step, Path("run/a")) is other_step
@@ -752,6 +754,26 @@ def test_fresh_does_everything_again(recipe, steps, calls, tmp_path):
     run_recipe(plan, tmp_path / "run", Silent(), fresh=True)
     assert calls.names == ["rows", "other", "after"]
     assert all(fresh for *_, fresh in calls)
+
+
+def test_a_step_is_started_over_in_its_folder_and_what_reads_it_is_made_anew(recipe, steps, calls, tmp_path):
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    calls.clear()
+    changed = load_recipe(recipe(), steps, overrides=["rows.seed=8"])
+    calls.failing_early = "rows"
+    with pytest.raises(InputError):
+        run_recipe(changed, tmp_path / "run", Silent(), fresh_steps=["rows"])
+    calls.failing_early = ""
+    run_recipe(changed, tmp_path / "run", Silent())  # still to be started over
+    assert [(name, fresh) for _, name, _, fresh in calls] == [
+        ("rows", True),
+        ("rows", True),
+        ("after", False),
+    ]
+    with pytest.raises(
+        SettingsError, match="--fresh-step row: the recipe has no such step; did you mean 'rows'"
+    ):
+        run_recipe(changed, tmp_path / "run", Silent(), fresh_steps=["row"])
 
 
 @pytest.mark.parametrize("fresh", [False, True])
