@@ -7,7 +7,14 @@ from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
-from pairsmith.data.examples import FEW, Example, ExampleKind, all_examples, read_examples
+from pairsmith.data.examples import (
+    FEW,
+    Example,
+    ExampleKind,
+    all_examples,
+    all_questions,
+    read_examples,
+)
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.steps.shared import with_sources
@@ -156,10 +163,10 @@ def read_validation_questions(source: str | None) -> tuple[list[Question], str]:
     """The validation questions that have an answer, and a message on the others; empty without a source."""
     if not source:
         return [], ""
-    answered = AnsweredQuestions()
-    questions = list(answered.read(source))
-    total = len(questions) + answered.unanswered
-    return questions, _left_out(answered.unanswered, total, "questions have no answer")
+    questions = all_questions(source, unanswered=True)
+    answered = [question for question in questions if question.answers]
+    unanswered = len(questions) - len(answered)
+    return answered, _left_out(unanswered, len(questions), "questions have no answer")
 
 
 def _left_out(count: int, total: int, reason: str) -> str:
@@ -216,7 +223,7 @@ def read_validation(
 def read_question_seeds(source: str) -> Seeds[Question]:
     """The distinct seeds of a reader; duplicates have the same question, passage and answers."""
     seeds = _distinct(
-        read_questions(source),
+        all_questions(source),
         lambda question: (question.question, question.context, question.answers),
         source,
     )
