@@ -66,13 +66,14 @@ def run_recipe(
                 f"{planned.name}: executor array works only for single commands; in a recipe, use local or "
                 "ray"
             )
-    memory = _Memory(out / RUN_RECORD, record_of(recipe, out, fresh, fresh_steps))
-    if not memory.record.steps:
+    if not record_of(recipe, out, fresh, fresh_steps).steps:
         _check_evaluation_data(recipe, out)
     make_folder(out)
     lock.acquire(out, progress.say)
     try:
-        return _run_steps(recipe, out, progress, memory)
+        # Read again, as another process may have finished steps before it gave the folder free.
+        record = record_of(recipe, out, fresh, fresh_steps)
+        return _run_steps(recipe, out, progress, _Memory(out / RUN_RECORD, record))
     finally:
         lock.release(out)
 
@@ -99,14 +100,18 @@ def _run_steps(recipe: Recipe, out: Place, progress: Progress, memory: "_Memory"
             with errors_in_other_words(planned.keys()):
                 _run_step(planned, settings, folder, InOtherWords(progress, planned.keys()), memory)
             own = _fingerprint(planned, settings)
+            lock.check(out)  # a folder that was moved is not made again
             memory.finish(
                 planned.name, FinishedStep(fingerprint=fingerprint, own=own, content=_content(folder))
             )
             for fault in _figures(recipe, out, memory.record, only=planned.name)[1]:
                 progress.say(fault)
+        except FolderError:
+            lock.check(out)  # if the folder of the run was moved, this error says so, and not one of the step
+            raise
         finally:
             with suppress(StorageError, FolderError):  # so that what ended the step is reported, not this
-                lock.check(out)  # a folder that was moved is not made again
+                lock.check(out)
                 memory.spend(planned.name, time.monotonic() - started)
         gc.collect()  # else a trainer's reference cycles would keep memory after the step
         trim()
