@@ -112,7 +112,8 @@ def mine_pairs(
     neighbours = NeighboursInMemory(nearest_to_x), NeighboursInMemory(nearest_to_y)
     if not keep_verbatim:
         side_x = TextsInMemory([(text, None) for text in xs], x)
-        side_y = TextsInMemory([(text, _answer_of(outputs_by_text[text])) for text in ys], y)
+        answers = [None if isinstance(output := outputs_by_text[text], str) else output.answer for text in ys]
+        side_y = TextsInMemory(list(zip(ys, answers, strict=True)), y)
         keep_pairable(neighbours, (side_x, side_y), k)
     # 3. The margins of all candidates (M3).
     forward: list[Rows] = []
@@ -134,10 +135,6 @@ def _by_text(outputs: Iterable[str | AnswerInPassage]) -> dict[str, str | Answer
     for output in outputs:
         by_text.setdefault(output if isinstance(output, str) else output.text, output)
     return by_text
-
-
-def _answer_of(output: str | AnswerInPassage) -> str | None:
-    return None if isinstance(output, str) else output.answer
 
 
 def mined_pair(input_: str, output: str | AnswerInPassage, margin: float, cosine: float) -> MinedPair:

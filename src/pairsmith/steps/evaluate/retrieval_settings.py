@@ -7,11 +7,7 @@ from pydantic import Field, model_validator
 from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce, VectorFolder
 from pairsmith.core.model_names import check_name
 from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
-from pairsmith.steps.evaluate.settings import (
-    Bootstraps,
-    BootstrapSeed,
-    refuse_without_resamples,
-)
+from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, refuse_without_resamples
 
 BM25 = "bm25"
 

@@ -12,12 +12,7 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sts import StsSuite, read_sts
-from pairsmith.methods.dino.evaluation import (
-    Encode,
-    distinct_texts,
-    scores_of_cosines,
-    sts_cosines,
-)
+from pairsmith.methods.dino.evaluation import Encode, distinct_texts, scores_of_cosines, sts_cosines
 from pairsmith.metrics.bootstrap import spearman_draws
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on
 from pairsmith.runs import Run, resolve_dtype
@@ -89,10 +84,7 @@ def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
 
 
 def _compared_with(
-    earlier: EarlierEvaluation | None,
-    settings: EvaluateStsSettings,
-    suites: Sequence[StsSuite],
-    run: Run,
+    earlier: EarlierEvaluation | None, settings: EvaluateStsSettings, suites: Sequence[StsSuite], run: Run
 ) -> dict[str, Any] | None:
     if earlier is None:
         return None
