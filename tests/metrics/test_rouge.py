@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError, MissingExtra
-from pairsmith.metrics.rouge import abstractiveness, check_rouge, rouge_scores
+from pairsmith.metrics.rouge import (
+    abstractiveness,
+    check_rouge,
+    rouge_scores,
+    rouge_warning,
+    uncounted_letters,
+)
 
 
 @pytest.fixture
@@ -145,3 +151,12 @@ assert not logging.getLogger().handlers
 def test_a_fresh_process_scores_without_warnings_network_or_output():
     done = subprocess.run([sys.executable, "-W", "error", "-c", _ALONE], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_letters_that_do_not_count():
+    assert uncounted_letters(["größer 1", "É"]) == 3 / 8
+    assert rouge_warning(["The naïve dog runs home, as dogs do. " + "It runs and runs. " * 20]) == ""
+    assert rouge_warning(["Die Straße ist länger."]).startswith(
+        "11.1 % of the references' letters do not count"
+    )
+    assert rouge_warning(["東京"]).startswith("100.0 %")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
-from pairsmith.metrics.squad import QaScores, exact_match, f1, normalized, qa_scores
+from pairsmith.metrics.squad import QaScores, exact_match, f1, normalized, qa_scores, squad_warning
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,10 @@ def test_every_figure_against_plain_loops(prediction, golds):
     same = any(plain_words(prediction) == plain_words(gold) for gold in golds)
     assert exact_match(prediction, golds) is same
     assert f1(prediction, golds) == pytest.approx(max(plain_f1(prediction, gold) for gold in golds))
+
+
+def test_answers_without_spaces_between_words():
+    assert squad_warning([["Rome"]] * 20) == ""
+    assert squad_warning([["Rome"]] * 19 + [["東京"]]).startswith(
+        "1 of 20 questions have answers in a script"
+    )

@@ -1,5 +1,6 @@
 """Array jobs: ranks that share a folder and nothing else make the bytes of one process, whatever is killed."""
 
+import json
 import multiprocessing
 import os
 import random
@@ -12,7 +13,7 @@ from pairsmith.cli.app import main
 from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.cli.steps import STEPS
-from pairsmith.core.errors import BusyError, OtherWorkError, SettingsError
+from pairsmith.core.errors import BusyError, FolderError, OtherWorkError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
 from pairsmith.runs import DatasetFolder, Run, lock
@@ -20,6 +21,7 @@ from pairsmith.runs.ranks import Rank
 from pairsmith.runs.status import status_lines
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
+from pairsmith.steps.retrieval.settings import ChunkSettings
 
 pytestmark = pytest.mark.slow
 
@@ -272,3 +274,38 @@ def test_shares_cover_every_shard_once():
         ranks = [Rank(number, size) for number in range(size)]
         assert all(sum(rank.has(shard) for rank in ranks) == 1 for shard in range(20))
         assert [rank.share_of(20) for rank in ranks] == [sum(map(rank.has, range(20))) for rank in ranks]
+
+
+@pytest.fixture
+def chunks(tmp_path):
+    """A folder, and settings of ``chunk``, a step without a model, for eight documents in shards of one."""
+    rows = [{"id": f"d{n}", "text": f"The guitar of document {n} is old. It is red."} for n in range(8)]
+    (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def settings(**changes):
+        return ChunkSettings(**{"documents": [str(tmp_path / "docs.jsonl")], "shard_size": 1, **changes})
+
+    return tmp_path, settings
+
+
+def test_a_rank_is_refused_before_it_works_if_its_share_could_not_be_put_into_the_folder(chunks):
+    tmp, settings = chunks
+    out = tmp / "out"
+    plainly(settings(), out, "chunk")
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps(manifest | {"complete": False}))
+    before = sorted(tmp.rglob("*"))
+    with pytest.raises(OtherWorkError) as told:
+        one_rank(settings(words=99), out, 1, 2, "chunk")
+    first, remedy = str(told.value).splitlines()
+    assert first.startswith(f"{out} holds an unfinished run of chunk with other settings: words: ")
+    assert remedy == f"give another folder as --out, or remove {out} to start over in this one"
+    assert sorted(tmp.rglob("*")) == before
+    one_rank(settings(), out, 1, 2, "chunk")  # with the same settings it continues
+
+
+def test_a_rank_writes_into_no_folder_with_other_files(chunks):
+    tmp, settings = chunks
+    with pytest.raises(FolderError, match=r"holds something else \(docs.jsonl\)"):
+        one_rank(settings(), tmp, 0, 2, "chunk")
+    assert [path.name for path in tmp.iterdir()] == ["docs.jsonl"]

@@ -67,6 +67,8 @@ def test_status_tells_that_another_machine_runs_it(out, work):
     assert "stopped" in status_lines(out)[0]
     far(out)
     assert "running" in status_lines(out)[0]
+    far(out, time="2999-01-01T00:00:00+00:00")  # else a killed run would count as running for as long
+    assert "stopped" in status_lines(out)[0]
 
 
 def test_ranks_that_run_on_other_machines_are_not_taken_over(out, work):
@@ -94,6 +96,48 @@ def test_a_rank_on_a_machine_with_another_clock_is_not_taken_over(out, work, clo
     assert (folder / "data/train-00000.parquet").exists()
     clock.each = lambda: None
     assert work.start(out).done == (0,)  # once it renews its lease no more
+
+
+def test_a_killed_rank_of_a_machine_whose_clock_is_ahead_is_taken_over(out, work, clock):
+    folder = out / Rank(0, 2).name
+    work.commit(work.start(folder), 0)
+    lock.release(folder)
+    far(folder, time="2999-01-01T00:00:00+00:00")
+    assert work.start(out).done == (0,)
+
+
+def test_fresh_leaves_a_rank_alone_that_only_seems_to_have_ended(out, work, clock):
+    folder = out / Rank(0, 2).name
+    work.commit(work.start(folder), 0)
+    lock.release(folder)
+    then = "2020-01-01T00:00:00+00:00"
+    far(folder, time=then)
+    clock.each = lambda: far(folder, count=clock.now, time=then)
+    with pytest.raises(BusyError, match="rank-0-of-2 is being written by a rank"):
+        work.start(out, fresh=True)
+    assert (folder / "data/train-00000.parquet").exists()
+    clock.each = lambda: None
+    assert work.start(out, fresh=True).done == ()
+    assert not folder.exists()
+
+
+def test_while_a_file_system_does_not_answer_no_lease_becomes_stale(out, work, clock, monkeypatch):
+    """An owner that waited for the file system, too, renews its lease once that answers again."""
+    far(out)
+    looks = []
+
+    def read(file):
+        looks.append(file)
+        if len(looks) == 3:
+            clock.now += 600
+        if len(looks) == 6:
+            far(out, count=1)
+        return lease_in(file)
+
+    lease_in = lease._read
+    monkeypatch.setattr(lease, "_read", read)
+    with pytest.raises(BusyError, match="another run is writing to"):
+        work.start(out)
 
 
 def test_a_run_that_lost_its_lease_stops(out, work):

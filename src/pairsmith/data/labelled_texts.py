@@ -103,13 +103,13 @@ def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> lis
     return [by_label.get(label, label) for label in labels]
 
 
-def spelled_as(known: Collection[str], labels: Sequence[str]) -> list[str]:
-    """``labels``, as ``read_label`` returns them, in the spelling of ``known``, which may have 1.0 for ``1``.
+def spelled_as(model_labels: Collection[str], labels: Sequence[str]) -> list[str]:
+    """``labels``, as ``read_label`` returns them, in the spelling of a model, which may have 1.0 for ``1``.
 
-    Labels that are not among ``known`` stay as they are.
+    Labels that are not among ``model_labels`` stay as they are.
     """
-    spelling = {label_name(label): label for label in known}
-    return [label if label in known else spelling.get(label_name(label), label) for label in labels]
+    spelling = {label_name(label): label for label in model_labels}
+    return [label if label in model_labels else spelling.get(label_name(label), label) for label in labels]
 
 
 def label_name(text: str) -> str:

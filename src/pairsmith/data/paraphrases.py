@@ -4,7 +4,6 @@ MRPC as it was released, PAWS, Quora's questions, and any file with two columns 
 labels can be read.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from pairsmith.core.paths import Place, place, reaching, size_of
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import at_least_one, find_column, given_id, two_texts, with_names
 from pairsmith.data.sources import Columns, Source, data_suffix, open_source, open_table
+from pairsmith.data.text.words import terms
 
 _FIRST = ("sentence1", "question1", "#1 String", "text1")
 _SECOND = ("sentence2", "question2", "#2 String", "text2")
@@ -24,7 +24,6 @@ _NEAR = 50
 """A negative is drawn from this many texts, the most similar ones."""
 _AT_ONCE = 100
 """Number of texts that are compared with all others in one matrix product."""
-_WORD = re.compile(r"\w+")
 _VALUES = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 
 
@@ -91,7 +90,7 @@ def paraphrase_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
     """
     pairs = list(read_paraphrases(source))
     if pairs[0].label is None:
-        if not any(_WORD.search(text) for pair in pairs for text in (pair.sentence1, pair.sentence2)):
+        if not any(terms(text) for pair in pairs for text in (pair.sentence1, pair.sentence2)):
             raise InputError(
                 f"{source}: the texts hold no words, so no negatives can be sampled; add a column label"
             )
@@ -122,7 +121,7 @@ def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     firsts, seconds = [pair.sentence1 for pair in pairs], [pair.sentence2 for pair in pairs]
-    vectors = TfidfVectorizer(token_pattern=_WORD.pattern).fit([*firsts, *seconds])
+    vectors = TfidfVectorizer(tokenizer=terms, token_pattern=None).fit([*firsts, *seconds])
     a, b = vectors.transform(firsts), vectors.transform(seconds)
     rng = np.random.default_rng(seed)
     paraphrases_of: dict[str, set[str]] = {}

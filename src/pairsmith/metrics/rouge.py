@@ -2,7 +2,8 @@
 
 import importlib
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Literal
@@ -43,6 +44,32 @@ class RougeScores:
         named = zip(_TYPES, (self.rouge1, self.rouge2, self.rouge_l, self.rouge_lsum), strict=True)
         figures = {name: round(value, 4) for name, value in named if value is not None}
         return figures | {"count": self.count, "settings": dict(self.settings)}
+
+
+_UNCOUNTED = re.compile(r"[^\W_a-z0-9]")
+_FEW_UNCOUNTED = 0.005
+
+
+def uncounted_letters(texts: Iterable[str]) -> float:
+    """The share, in [0, 1], of the letters and digits of ``texts`` that ROUGE's tokenizer does not see.
+
+    It sees a to z, after lower-casing, and 0 to 9. Other letters divide words: ``größer`` counts as the words
+    ``gr`` and ``er``, and a text in another script has no words.
+    """
+    letters = "".join(character for text in texts for character in text.lower() if character.isalnum())
+    return len(_UNCOUNTED.findall(letters)) / max(1, len(letters))
+
+
+def rouge_warning(references: Sequence[str]) -> str:
+    """A warning if ROUGE does not see many of the references' letters, as in other languages; else empty."""
+    share = uncounted_letters(references)
+    if share <= _FEW_UNCOUNTED:
+        return ""
+    return (
+        f"{100 * share:.1f} % of the references' letters do not count: ROUGE sees a to z and 0 to 9 only, "
+        "other letters divide words, and its stemmer is for English; such figures say little about texts in "
+        "other languages"
+    )
 
 
 def check_rouge() -> None:

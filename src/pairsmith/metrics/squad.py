@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairsmith.core.errors import InputError
+from pairsmith.data.text.words import is_unspaced
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -34,6 +35,21 @@ def normalized(answer: str) -> str:
     """
     letters = answer.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", letters).split())
+
+
+def squad_warning(golds: Sequence[Sequence[str]]) -> str:
+    """A warning if many gold answers are in a script without spaces between words, else empty.
+
+    ``golds`` are the answers to each question.
+    """
+    count = sum(any(map(is_unspaced, answer)) for answers in golds for answer in answers[:1])
+    if 20 * count < len(golds):
+        return ""
+    return (
+        f"{count:,} of {len(golds):,} questions have answers in a script without spaces between words: there "
+        "the words of F1 are whole phrases, and only ASCII punctuation is ignored, so that F1 hardly differs "
+        "from exact match"
+    )
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> bool:

@@ -199,11 +199,21 @@ def _take_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place
 
 def remove_rank_folders(run: Run) -> None:
     """Remove the folders of ranks that are not running; their shares have been copied to ``run.out``."""
-    for folder in run.rank_folders():
+
+    def remove(folder: Place) -> None:
         if lock.is_held(folder):
-            continue
-        with storage_errors(folder):
-            if isinstance(folder, Path):
-                shutil.rmtree(folder, ignore_errors=True)
-            else:
-                remove_files(list(files_below(folder).values()))
+            return
+        try:
+            lock.acquire(folder, run.progress.say)  # `is_held` may be wrong, see `take_over`
+        except BusyError:
+            return
+        try:
+            with storage_errors(folder):
+                if isinstance(folder, Path):
+                    shutil.rmtree(folder, ignore_errors=True)
+                else:
+                    remove_files(list(files_below(folder).values()))
+        finally:
+            lock.release(folder)
+
+    list(several(remove, run.rank_folders()))

@@ -85,3 +85,12 @@ def test_short_lines_stay_however_even_they_are(text):
 def test_no_line_is_joined_where_none_is_as_wide_as_a_page(lines):
     text = "\n".join(lines)
     assert unwrapped(text) == text
+
+
+def test_lines_of_japanese_are_joined_without_a_space():
+    lines = [
+        "吾輩は猫である名前はまだ無いどこで生れたかとんと",
+        "見当がつかぬ何でも薄暗いじめじめした所でニャーと",
+        "泣いて。",
+    ]
+    assert unwrapped("\n".join([*lines, "次の段落。"])) == f"{''.join(lines)}\n次の段落。"

@@ -99,3 +99,19 @@ def test_sentences_stand_where_they_say_and_leave_out_only_white_space(text):
         end = sentence.start + len(sentence.text)
         assert text[sentence.start : end] == sentence.text == sentence.text.strip() != ""
     assert not text[end:].strip()
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["यह पहला वाक्य है।", "यह दूसरा है॥", "क्या यह तीसरा है?", "हाँ।"],  # Hindi
+        ["هذه جملة أولى.", "هل هذه ثانية؟", "ماذا؟!", "قال: «لماذا؟» ثم ذهب."],  # Arabic
+        ["یہ پہلا جملہ ہے۔", "یہ دوسرا ہے۔"],  # Urdu
+        ["Սա առաջինն է։", "Սա երկրորդն է։"],  # Armenian
+        ["ይህ መጀመሪያ ነው።", "ይህ ሁለተኛ ነው።"],  # Amharic
+        ["ဒါကပထမ။", "ဒါကဒုတိယ။"],  # Burmese
+        ["本当！?", "はい。"],
+    ],
+)
+def test_marks_of_other_languages(sentences):
+    assert texts(" ".join(sentences)) == sentences

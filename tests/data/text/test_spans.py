@@ -25,6 +25,23 @@ def test_an_answer_is_found_whatever_its_capitals_and_spaces(answer, found):
     assert (TEXT[slice(*place)] if place else None) == found
 
 
+@pytest.mark.parametrize(
+    ("answer", "passage", "expected"),
+    [
+        ("東京", "彼は東京に住んでいる。", (2, 4)),
+        ("กรุงเทพ", "เขาอยู่กรุงเทพมานาน", (7, 14)),
+        ("서울", "나는 서울에 산다", (3, 5)),
+        ("राम", "रामायण में राम है", (11, 14)),  # a vowel sign goes on with the first word
+        ("Cafe", "Das Cafe\u0301 ist zu", None),  # so does an accent
+        ("Müller", "Herr Mu\u0308ller kam", (5, 12)),
+        ("Mu\u0308ller", "Herr Müller kam", (5, 11)),
+        ("b", "👩‍👩‍👧 a b", (8, 9)),  # characters, not bytes or units of UTF-16
+    ],
+)
+def test_an_answer_in_other_scripts(answer, passage, expected):
+    assert find_answer(answer, passage) == expected
+
+
 def test_it_is_a_word_of_its_own():
     assert TEXT[: find_answer("in", TEXT)[0]].endswith("playing ")
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.data.text.windows import TextPart, count_words, is_within, split_sentences, windows
+from pairsmith.data.text.windows import TextPart, is_within, split_sentences, windows
+from pairsmith.data.text.words import count_words
 
 #       4 words          3 words          2 words    1 word  6 words
 TEXT = "One two three four. Five six seven.\nEight nine. Stop. A b c d e f."

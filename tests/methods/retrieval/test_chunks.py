@@ -31,6 +31,14 @@ def test_a_sentence_above_the_limit_is_cut_every_so_many_words():
     assert cut(sentence(1, 7), 3) == ["Word w2 w3", "w4 w5 w6", "w7."]
 
 
+def test_texts_without_spaces_are_cut_without_dividing_letters():
+    # Two Japanese letters, or four of Thai, count as a word.
+    assert cut("東京は日本の首都。大阪は西の都。", 4) == ["東京は日本の首都。", "大阪は西の都。"]
+    assert cut("東京は日本の首都。大阪は西の都。", 8) == ["東京は日本の首都。大阪は西の都。"]
+    assert cut("กรุงเทพมานาน", 1) == ["กรุง", "เทพม", "านาน"]
+    assert cut("a" * 30 + "\u0301b", 1) == ["a" * 30 + "\u0301", "b"]
+
+
 def test_the_end_of_a_long_sentence_shares_a_chunk_with_what_follows():
     assert cut(sentence(1, 4) + " And so.", 3) == ["Word w2 w3", "w4. And so."]
 

@@ -115,6 +115,25 @@ def test_what_is_no_query_is_rejected(script, fault):
     assert {reject.filter for reject in rejects} == {fault}
 
 
+@pytest.mark.parametrize(
+    ("query", "text", "faults"),
+    [
+        ("東京駅", "別の話", []),
+        ("駅", "別の話", ["too short"]),
+        ("東京駅は東京駅は東京駅は東京駅は", "駅東京駅は東京駅は東京駅は東京駅は", ["copy"]),
+    ],
+)
+def test_words_of_a_script_without_spaces(query, text, faults):
+    def following(_, done):
+        return {query[len(done)]: 1.0} if len(done) < len(query) else {'"': 1.0}
+
+    options = replace(OPTIONS, queries=1, tries=1, max_tokens=20)
+    model = ScriptedModel(following, 'abxy "東京駅は別の話')
+    written, rejects = QueryWriter(model, options, ()).write([ChunkRow("1", "", text)])
+    assert [reject.filter for reject in rejects] == faults
+    assert [row.query for row in written] == ([] if faults else [query])
+
+
 def test_a_copy_of_the_text_is_rejected():
     text = "a b a b a b a b"
 

@@ -1,4 +1,5 @@
 import importlib.util
+import itertools
 import json
 import shutil
 import warnings
@@ -295,6 +296,33 @@ def test_bm25_counts_words_that_are_rare_and_repeated():
     assert set(plain.places[0].tolist()) == {0, 1, 2, 3}
     without_words = by_bm25({"a": "-", "b": "?"}, ["horn"], 2, language="english", progress=Silent())
     assert without_words.places.tolist() == [[-1, -1]]
+
+
+@pytest.mark.parametrize(
+    ("query", "language", "documents", "best"),
+    [
+        ("東京の天気", "none", ["大阪の話です", "明日の東京は晴れ"], 1),
+        ("猫", "none", ["犬と 猫 と", "犬"], 0),
+        ("กรุงเทพ", "none", ["เชียงใหม่อยู่เหนือ", "เขาอยู่กรุงเทพมานาน"], 1),
+        ("हिन्दी", "none", ["हद नदी", "हिन्दी भाषा"], 1),
+        ("Mu\u0308ller", "none", ["ein Bäcker", "ein Müller"], 1),
+        ("istanbul", "turkish", ["ANKARA", "İSTANBUL"], 1),
+        ("IŞIK", "turkish", ["ışık", "ankara"], 0),
+    ],
+)
+def test_bm25_finds_words_in_other_scripts(query, language, documents, best):
+    rankings = by_bm25(numbered(documents), [query], 2, language=language, progress=Silent())
+    assert rankings.places[0, 0] == best
+
+
+def test_bm25_warns_of_another_language(capsys):
+    german = "die Katze schläft auf dem Sofa und der Hund liegt unter dem Tisch in der Küche"
+    english = "the cat sleeps on the sofa and the dog lies under the table in the kitchen"
+    texts = {"english": numbered([english] * 5), "german": numbered([german] * 5)}
+    for documents, language in itertools.product(texts, [*texts, "none"]):
+        by_bm25(texts[documents], ["x"], 1, language=language, progress=Progress())
+        warned = "may be in another language" in "".join(capsys.readouterr())
+        assert warned == (language not in (documents, "none")), (documents, language)
 
 
 def test_the_document_of_a_query_is_left_out_of_its_ranking(tiny_bert, tmp_path, capsys):

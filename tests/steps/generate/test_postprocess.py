@@ -163,6 +163,8 @@ def test_folding_ignores_case_spaces_and_punctuation(text):
 
 def test_folding_by_hand():
     assert folded("It's a Dog -- really!") == folded("its a dog really") == "itsadogreally"
+    assert folded("Mu\u0308ller \u200fsagt") == folded("Müller sagt")
+    assert folded("می\u200cخواهم") == folded("میخواهم")
     assert folded("two dogs") != folded("three dogs")
     assert folded("It costs 1.5 m.") != folded("It costs 15 m.")
     assert folded("???") != folded("!")

@@ -143,6 +143,17 @@ def test_words_that_give_a_label_away_are_counted_once_for_a_text():
     assert giveaways(["a"] * 19 + ["b"] * 40, ["x"] * 19 + ["y"] * 40) == []
 
 
+def test_words_of_other_scripts():
+    assert words("हिन्दी भाषा।") == "हिन्दी भाषा"
+    assert words("Mu\u0308ller’s") == words("Müller's") == "müller s"
+    assert words("東京 Tower") == "東 京 tower"
+    own, others = ["とても好きです"] * 20, ["雨です"] * 20
+    clues = giveaways(own + others, ["own"] * 20 + ["others"] * 20)
+    assert {clue.word for clue in clues if clue.label == "others"} == {"雨で"}
+    texts = [f"{'好き' if i % 2 else '嫌い'}な映画{i}" for i in range(100)]
+    assert told_apart(texts, ["good" if i % 2 else "bad" for i in range(100)], 0) == (1.0, 0.5)
+
+
 def test_a_classifier_finds_labels_that_differ_and_none_that_do_not():
     rng = np.random.default_rng(0)
     names = ["good", "bad"] * 100

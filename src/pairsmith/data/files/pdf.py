@@ -16,8 +16,14 @@ NARROWER = 0.8
 """A line counts as full from this share of the longest lines' length, as letters differ in width."""
 _REPEATED = 3
 """A first or last line that recurs on at least this many pages, and on half of all, is a header or footer."""
-_HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-z])")
+_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010]\n([^\W\d_])")
+"""A hyphen between two letters, the second one on the next line."""
 _DIGITS = re.compile(r"\d+")
+
+
+def _without_hyphen(match: re.Match[str]) -> str:
+    """A capital letter after a hyphen begins a part of a compound, such as a name."""
+    return match[1] if match[1].islower() else match[0]
 
 
 def read_pdf(data: bytes) -> Parsed:
@@ -52,7 +58,7 @@ def read_pdf(data: bytes) -> Parsed:
     if not any(pages):
         raise Unreadable(faults[0] if faults else DocumentFault(EMPTY, "the PDF has no pages"))
     lines = "\n".join(line for page in _without_margins(pages) for line in page)
-    return Parsed([Section(title, unwrapped(_HYPHEN.sub("", lines), NARROWER))], faults)
+    return Parsed([Section(title, unwrapped(_HYPHEN.sub(_without_hyphen, lines), NARROWER))], faults)
 
 
 def _pages(reader: Any) -> tuple[list[list[str]], list[DocumentFault]]:

@@ -2,12 +2,14 @@
 
 import codecs
 import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from pairsmith.data.files.parsed import DocumentFault, Parsed, Section, Unreadable
+from pairsmith.data.text.words import is_unspaced
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -65,7 +67,8 @@ def unwrapped(text: str, slack: float = 1.0) -> str:
 
     A line counts as broken if the first word of the next line would not have fitted on it. Nothing is joined
     if fewer than half of the lines that are followed by another were broken, or if the longest lines have
-    fewer than ``NARROWEST`` or more than ``PAGE_WIDTH`` characters.
+    fewer than ``NARROWEST`` or more than ``PAGE_WIDTH`` characters. Letters of Chinese, Japanese and Korean
+    count as two.
 
     Args:
         text: the text, with lines that end with ``\\n``.
@@ -77,7 +80,7 @@ def unwrapped(text: str, slack: float = 1.0) -> str:
     if not pairs:
         return text
     # The 95 % quantile, so that a few lines that are too long do not count.
-    longest = float(np.quantile([len(line.rstrip()) for line, _ in pairs], 0.95))
+    longest = float(np.quantile([_columns(line.rstrip()) for line, _ in pairs], 0.95))
     width = slack * longest
     broken = sum(_is_broken(line, following, width) for line, following in pairs)
     if longest < NARROWEST or width > PAGE_WIDTH or 2 * broken < len(pairs):
@@ -87,14 +90,31 @@ def unwrapped(text: str, slack: float = 1.0) -> str:
 
 def _is_broken(line: str, following: str, width: float) -> bool:
     """Whether the first word of the following line would not have fitted on this line."""
-    return len(line.rstrip()) + 1 + len(following.split(maxsplit=1)[0]) > width
+    word = following.split(maxsplit=1)[0]
+    if _breaks_anywhere(word[0]):
+        return _columns(line.rstrip()) + _columns(word[0]) > width
+    return _columns(line.rstrip()) + 1 + _columns(word) > width
+
+
+def _breaks_anywhere(character: str) -> bool:
+    """Whether a line may be broken before or after this character, without a space."""
+    return is_unspaced(character) or "\u3000" <= character <= "\u303f" or "\uff00" <= character <= "\uff65"
+
+
+def _columns(text: str) -> int:
+    """The width of a text: letters of Chinese, Japanese and Korean are as wide as two others."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def _joined(lines: Sequence[str], width: float) -> Sequence[str]:
     joined = [lines[0]]
     for line, following in pairwise(lines):
         if line.strip() and following.strip() and _is_broken(line, following, width):
-            joined[-1] = f"{joined[-1].rstrip()} {following.strip()}"
+            before, after = joined[-1].rstrip(), following.strip()
+            spaceless = _breaks_anywhere(before[-1]) and _breaks_anywhere(after[0])
+            joined[-1] = f"{before}{after}" if spaceless else f"{before} {after}"
         else:
             joined.append(following)
     return joined

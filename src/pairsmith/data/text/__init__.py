@@ -1,7 +1,8 @@
 """Splits plain text into sentences and windows of whole sentences, and finds candidate answers in it."""
 
 from pairsmith.data.text.entities import Entity, entities_of_texts, entity_finder, finder_revision
-from pairsmith.data.text.windows import TextPart, count_words, split_sentences, windows
+from pairsmith.data.text.windows import TextPart, split_sentences, windows
+from pairsmith.data.text.words import count_words
 
 __all__ = [
     "Entity",

@@ -8,10 +8,13 @@ _BETWEEN_NO_DIGITS = re.compile(f"(?<![0-9])[{re.escape(_PUNCTUATION)}]|[{re.esc
 
 
 def folded(text: str) -> str:
-    """``text`` in lower case and NFKC, without spaces and punctuation: equal for near-copies.
+    """``text`` in lower case and NFKC, without spaces, punctuation and invisible characters.
 
-    Punctuation between two digits is kept, so that 1.5 is not 15. A text of nothing but punctuation is kept.
+    It is equal for near-copies. Punctuation between two digits is kept, so that 1.5 is not 15. A text of
+    nothing but punctuation is kept.
     """
+    if not text.isascii():
+        text = "".join(c for c in text if unicodedata.category(c) != "Cf")  # joiners, marks of direction
     lower = unicodedata.normalize("NFKC", text).casefold()
     spaceless = "".join(lower.split())
     if spaceless.isascii():  # the same result as below in less than half the time

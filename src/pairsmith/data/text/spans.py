@@ -3,29 +3,37 @@
 import re
 import unicodedata
 
-_PIECE = re.compile(r"\w+|[^\w\s]")
+from pairsmith.data.text.words import UNSPACED, WORD
 
-_UNSPACED = re.compile(
-    "[\u0e00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf"
-    "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
-)
+_PIECE = re.compile(rf"{WORD}|[^\s]")
+
+_UNBOUNDED = re.compile(f"[{UNSPACED}\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff]")
 """Letters of scripts that write no spaces between words, or (Korean) that attach particles to words."""
 
 
 def find_answer(answer: str, passage: str) -> tuple[int, int] | None:
     """Start and end (exclusive), in characters, of an answer's first occurrence in a passage, or None.
 
-    Letter case and white space are ignored, so that ``u. s. senate`` occurs in ``U.S. Senate``. An occurrence
-    does not begin or end within a word. A blank answer does not occur.
+    Letter case and white space are ignored, so that ``u. s. senate`` occurs in ``U.S. Senate``; and so is
+    whether letters with marks are composed (NFC) or not (NFD). An occurrence does not begin or end within a
+    word, but may do so in scripts that write no spaces between words. A blank answer does not occur.
     """
     pieces = _PIECE.findall(answer)
     if not pieces:
         return None
-    pattern = r"\s*".join(re.escape(piece) for piece in pieces)
-    before = r"(?<!\w)" if pieces[0][0].isalnum() else ""
-    after = r"(?!\w)" if pieces[-1][-1].isalnum() else ""
-    match = re.search(f"{before}{pattern}{after}", passage, re.IGNORECASE)
-    return match.span() if match else None
+    pattern = re.compile(r"\s*".join(map(_in_either_form, pieces)), re.IGNORECASE)
+    match = pattern.search(passage)
+    while match:
+        if _is_bounded(passage, *match.span()):
+            return match.span()
+        match = pattern.search(passage, match.start() + 1)
+    return None
+
+
+def _in_either_form(piece: str) -> str:
+    """A regular expression for a word or sign with composed letters, or with bases and marks."""
+    forms = dict.fromkeys([piece, unicodedata.normalize("NFC", piece), unicodedata.normalize("NFD", piece)])
+    return f"(?:{'|'.join(map(re.escape, forms))})" if len(forms) > 1 else re.escape(piece)
 
 
 def stands_in(part: str, text: str) -> bool:
@@ -35,16 +43,20 @@ def stands_in(part: str, text: str) -> bool:
     """
     start = text.find(part)
     while start >= 0:
-        end = start + len(part)
-        before, after = text[max(start - 1, 0) : start], text[end : end + 1]
-        begins_inside = _in_word(before) and _in_word(part[:1])
-        ends_inside = _in_word(part[-1:]) and _in_word(after)
-        if not begins_inside and not ends_inside:
+        if _is_bounded(text, start, start + len(part)):
             return True
         start = text.find(part, start + 1)
     return False
 
 
+def _is_bounded(text: str, start: int, end: int) -> bool:
+    """Whether the part of a text neither begins nor ends within a word."""
+    before, first, last, after = (
+        text[place : place + 1] if place >= 0 else "" for place in (start - 1, start, end - 1, end)
+    )
+    return not (_in_word(before) and _in_word(first)) and not (_in_word(last) and _in_word(after))
+
+
 def _in_word(character: str) -> bool:
     """Whether this is a letter, a mark or a digit of a script that writes spaces between words."""
-    return bool(character) and unicodedata.category(character)[0] in "LMN" and not _UNSPACED.match(character)
+    return bool(character) and unicodedata.category(character)[0] in "LMN" and not _UNBOUNDED.match(character)

@@ -2,7 +2,8 @@
 
 ``nupunkt`` finds the ends of sentences. It knows English abbreviations, initials and quotation marks, is
 written in Python, and takes linear time. A line break always ends a sentence, because in news corpora it ends
-a paragraph or a heading, and headings have no full stop. So do the full stops of Chinese and Japanese.
+a paragraph or a heading, and headings have no full stop. So do the full stops of Chinese, Hindi and other
+languages that have their own (``_STOPS``).
 """
 
 import re
@@ -25,10 +26,16 @@ _KEPT_LENGTHS = 2**16
 _WORD = re.compile(r"\S+")
 # Form feed, next line and the two Unicode separators end a line, too.
 _BREAKS = r"\n\r\v\f\x85\u2028\u2029"
-_STOPS, _CLOSING = "。！？｡", "」』）】》”’"
-# A run of characters up to a line break or a Chinese or Japanese full stop, which no space follows. A full
-# stop before a closing bracket does not end the sentence around the bracket.
-_STRETCH = re.compile(rf"(?:[^{_BREAKS}{_STOPS}]+|[{_STOPS}](?=[{_CLOSING}{_STOPS}]))+[{_STOPS}]?|[{_STOPS}]")
+# Marks that end sentences and that nupunkt does not know: those of Chinese and Japanese, which no space
+# follows; of Hindi and other languages of India; of Arabic, Persian and Urdu; of Armenian, Amharic, Burmese
+# and Khmer.
+_STOPS = "。！？｡।॥؟۔։።፧။។៕"
+_CLOSING = "」』）】》”’»"
+# A run of characters up to a line break or one of these marks. A mark before a closing bracket does not end
+# the sentence around the bracket, nor does it before another mark, as in "?!".
+_STRETCH = re.compile(
+    rf"(?:[^{_BREAKS}{_STOPS}]+|[{_STOPS}](?=[{_CLOSING}{_STOPS}.!?…]))+[{_STOPS}]?|[{_STOPS}]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,9 @@ class TextPart:
 
 
 def split_sentences(text: str) -> list[TextPart]:
-    """The sentences of a text in English or a language with the same marks, Chinese or Japanese, in order.
+    """The sentences of a text, in order, in English or a language with the same marks or marks of ``_STOPS``.
+
+    Thai marks no sentences, so that a line is one.
 
     Lines that were broken to fit a page have to be joined before. The sentences do not overlap, and there is
     only white space between them; ``text[start : start + len(sentence.text)]`` is the sentence. A blank text
@@ -51,11 +60,6 @@ def split_sentences(text: str) -> list[TextPart]:
         for stretch in _STRETCH.finditer(text)
         for start, end in sentence_spans(stretch[0], paragraph_breaks=False)
     ]
-
-
-def count_words(text: str) -> int:
-    """The number of words in ``text``, separated by white space; it may be the ``length`` of ``windows``."""
-    return len(text.split())
 
 
 def windows(text: str, limit: int, length: Callable[[str], int]) -> list[TextPart]:

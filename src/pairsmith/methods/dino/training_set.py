@@ -23,6 +23,7 @@ from pairsmith.data.schemas import LabelledText, Reject, ScoredPair, as_columns
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text.folding import folded
 from pairsmith.data.text.instructed import quotable
+from pairsmith.data.text.words import count_words
 from pairsmith.methods.dino.options import TrainingSetOptions
 from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.runs.seeds import stream_key, uniforms
@@ -30,7 +31,7 @@ from pairsmith.runs.seeds import stream_key, uniforms
 NEGATIVE_DRAWS = 100
 """Random draws for the negatives of a first text; nearly every draw is a text of another first text."""
 
-_OPEN = re.compile(r"\[[A-Za-z][^\]]*\]")
+_OPEN = re.compile(r"\[[^\W\d_][^\]]*\]")
 """A placeholder that a language model left for somebody to fill in, such as ``[City Name]``."""
 
 Filter = Callable[[GeneratedRow], str | None]
@@ -130,7 +131,7 @@ def row_filters(options: TrainingSetOptions, task: TaskSpec | None) -> dict[str,
         EMPTY: lambda row: None if _text(row).strip() else "the text is empty",
         LINE_BREAK: lambda row: "the text holds a line break" if "\n" in _text(row) else None,
         "placeholder": lambda row: left_open if _holds_placeholder(row) else None,
-        TOO_SHORT: lambda row: few if len(_text(row).split()) < options.min_words else None,
+        TOO_SHORT: lambda row: few if count_words(_text(row)) < options.min_words else None,
         COPY: copy,
         "near-copy": near_copy,
     }

@@ -12,13 +12,14 @@ from itertools import islice
 
 from pairsmith.data.files.parsed import Section
 from pairsmith.data.text import split_sentences
+from pairsmith.data.text.words import MARKS, UNSPACED, UNSPACED_WORD
 
 LONGEST_WORD = 30
-"""A run of more characters than this without a space counts as several words, so that texts without spaces
-are cut too."""
+"""A run of more characters than this without a space counts as several words, so that it is cut, too."""
 STRETCH = 1_000_000
 """Characters of a section that are cut at once, which bounds the memory that a huge document needs."""
-_WORD = re.compile(rf"\S{{1,{LONGEST_WORD}}}")
+_WORD = re.compile(rf"{UNSPACED_WORD}|[^\s{UNSPACED}]{{1,{LONGEST_WORD}}}[{MARKS}]*")
+"""No letter is cut from its marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def cut_sections(sections: Iterable[Section], *, words: int, overlap: int = 0) -
     Args:
         sections: the sections with their titles; a section without text has no chunk.
         words: largest number of words in a chunk, 1 or more; words are separated by white space, and see
-            ``LONGEST_WORD``. A longer sentence is cut every so many words.
+            ``LONGEST_WORD`` and ``UNSPACED_WORD``. A longer sentence is cut every so many words.
         overlap: largest number of sentences, 0 or more, from the end of a chunk that the next chunk repeats;
             fewer if they do not fit.
     """

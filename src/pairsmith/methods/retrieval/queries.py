@@ -14,6 +14,7 @@ from pairsmith.data.chunk_rows import ChunkRow, QueryExample
 from pairsmith.data.filters import COPY, DUPLICATE, TOO_SHORT
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.instructed import quotable
+from pairsmith.data.text.words import WORD, count_words
 from pairsmith.methods.retrieval.query_options import QueryKind, QueryOptions
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
@@ -279,13 +280,13 @@ def _fault_of(
     if fault := fault_of_text(group.text, group.ending):
         return fault
     text = query.query
-    words = text.casefold().split()
+    words, count = text.casefold().split(), count_words(text)
     known = {" ".join(other.query.casefold().split()) for other in others}
-    if len(words) < 2:
+    if count < 2:
         return TOO_SHORT, "fewer than two words"
     if " ".join(words) in known:
         return DUPLICATE, "the chunk already has this query"
-    if len(words) >= COPY_WORDS and " ".join(words) in " ".join(query.chunk.text.casefold().split()):
+    if count >= COPY_WORDS and " ".join(words) in " ".join(query.chunk.text.casefold().split()):
         return COPY, f"{COPY_WORDS} words or more that stand in the text word for word"
     own = _content_words(f"{query.chunk.title} {query.chunk.text}")
     if any(
@@ -298,4 +299,4 @@ def _fault_of(
 
 def _content_words(text: str) -> set[str]:
     """The words of a text that say what it is about: those of five letters or more, and numbers."""
-    return {word for word in re.findall(r"\w+", text.casefold()) if len(word) > 4 or word.isdecimal()}
+    return {word for word in re.findall(WORD, text.casefold()) if len(word) > 4 or word.isdecimal()}

@@ -1,8 +1,10 @@
 """Faults for which a sampled text is rejected, whatever the task."""
 
+import unicodedata
 from collections.abc import Callable, Mapping
 
 from pairsmith.data.filters import BAD_CHARACTER, EMPTY, LINE_BREAK, NO_END
+from pairsmith.data.text.words import JOINERS
 from pairsmith.models.language.decoder import Ending
 
 TextFault = tuple[str, str]
@@ -16,9 +18,19 @@ _ENDINGS: Mapping[Ending | None, TextFault] = {
 }
 
 
+_NEEDED = frozenset(f"{JOINERS}\u200b\u200e\u200f\u061c\u00ad")
+"""Invisible characters of many languages' texts: joiners, a space without width (Khmer, Thai), the marks of
+direction of Arabic and Hebrew, and the soft hyphen."""
+
+
 def is_printable(character: str) -> bool:
-    """Whether a character can be shown and does not stand for bytes that are no text."""
-    return character.isprintable() and character != "\ufffd"
+    """Whether a text may contain a character: no control, and nothing that stands for bytes that are no text.
+
+    ``str.isprintable`` alone also excludes all spaces but the ASCII one, such as those within French
+    quotation marks and between Japanese names, and characters that spelling needs.
+    """
+    printable = character.isprintable() or character in _NEEDED or unicodedata.category(character) == "Zs"
+    return printable and character != "\ufffd"
 
 
 def fault_of_text(

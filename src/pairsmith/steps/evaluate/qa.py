@@ -10,7 +10,7 @@ from pairsmith.core.model_names import resolve_model
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.metrics.bootstrap import mean_intervals
-from pairsmith.metrics.squad import exact_match, f1
+from pairsmith.metrics.squad import exact_match, f1, squad_warning
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.storage import JSON
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
@@ -76,6 +76,8 @@ def _compute(settings: EvaluateQaSettings, questions: Sequence[Question], progre
             f"{left_out:,} of {len(questions):,} questions have no answer and are left out: the figures are "
             "those of SQuAD 1.1, over the questions with answers"
         )
+    if warning := squad_warning([question.golds for question in scored]):
+        progress.say(warning)
     answered = answerer(settings, progress)(scored)
     figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
     return figures, [answer.to_json() for answer in answered]

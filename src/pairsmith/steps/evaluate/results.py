@@ -154,6 +154,10 @@ def _without_folders(results: Mapping[str, Any]) -> dict[str, Any]:
 
 def _remove(out: Place, new_folders: Iterable[Path]) -> None:
     """Remove the folders that were created for an evaluation which failed, with its unfinished results."""
+    try:
+        lock.check(out)
+    except PairsmithError:  # it was moved, or another run writes to it
+        new_folders = ()
     lock.release(out)
     with suppress(OSError):  # one has other files
         for folder in new_folders:
@@ -223,6 +227,7 @@ def write_results(
     """
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in predictions or ()]
     data = "".join(f"{line}\n" for line in lines).encode()
+    lock.check(run.out)  # computing may have taken long
     begin(run, about)
     files: dict[str, str] = {}
     if predictions is not None:

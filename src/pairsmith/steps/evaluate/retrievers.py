@@ -21,7 +21,7 @@ from pairsmith.metrics.ranking import Grades
 from pairsmith.models.encode import Side, encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs.work import Advance
-from pairsmith.search.bm25 import WordIndex
+from pairsmith.search.bm25 import WordIndex, language_warning
 from pairsmith.search.exact import Neighbours, merged, nearest
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings, Language
 from pairsmith.steps.kept_vectors import BLOCK, KeptVectors
@@ -311,5 +311,8 @@ def by_bm25(
     """
     ids, _ = ranking_order(documents)
     with progress.task("search", len(queries), "queries") as bar:
-        index = WordIndex([documents[name] for name in ids], language)
+        texts = [documents[name] for name in ids]
+        if warning := language_warning(texts, language):
+            progress.say(warning)
+        index = WordIndex(texts, language)
         return Rankings(ids, *index.best(queries, depth, bar.advance))

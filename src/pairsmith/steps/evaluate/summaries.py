@@ -11,7 +11,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.text import split_sentences
 from pairsmith.metrics.bootstrap import mean_intervals
-from pairsmith.metrics.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores
+from pairsmith.metrics.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores, rouge_warning
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.results import Evaluated, hash_rows, with_interval
@@ -38,6 +38,8 @@ def _revision(model: str) -> str:
 def _compute(
     settings: EvaluateSummariesSettings, documents: Sequence[Document], progress: Progress
 ) -> Evaluated:
+    if warning := rouge_warning([document.summary for document in documents]):
+        progress.say(warning)
     summaries = summarizer(settings, progress)(documents)
     scores = summary_rouge(summaries, documents)
     figures = summary_figures(scores, summaries, documents, settings.bootstrap, settings.seed)

@@ -61,6 +61,8 @@ def choose_negatives(
         chosen.ids[rows] = np.where(missing, NO_NEIGHBOUR, np.take_along_axis(ids[queries], at, axis=1))
         chosen_scores = np.take_along_axis(candidate_scores, at, axis=1)
         chosen.similarities[rows] = np.where(missing, -np.inf, chosen_scores)
+        candidates.release()
+        chosen.release()
     return chosen
 
 
@@ -122,6 +124,7 @@ def shard_of_rows(
                 "negative_ids": [text["id"] for text in texts],
             }
         )
+    chosen.release()
     return {"train": pa.Table.from_pylist(rows, NEGATIVES)}, to_table(rejects, REJECT)
 
 

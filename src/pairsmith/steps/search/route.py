@@ -29,7 +29,7 @@ from pairsmith.data.query_rows import read_corpus
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import resolve_dtype
 from pairsmith.runs.storage import storage_errors
-from pairsmith.search.bm25 import WordIndex
+from pairsmith.search.bm25 import WordIndex, language_warning
 from pairsmith.search.exact import Neighbours
 from pairsmith.steps.evaluate.retrieval_settings import BM25
 from pairsmith.steps.evaluate.retrievers import (
@@ -161,6 +161,8 @@ class DocumentSearch:
         self._count = min(settings.best, len(documents))
         if settings.model == BM25:
             texts = [document.whole for document in self._documents]
+            if warning := language_warning(texts, settings.language):
+                progress.say(warning)
             self._index: VectorIndex | WordIndex = WordIndex(texts, settings.language)
         else:
             texts_by_id = {name: document.whole for name, document in documents.items()}

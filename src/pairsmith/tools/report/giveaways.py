@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pairsmith.data.text.words import WORD, is_unspaced, terms
 from pairsmith.tools.report.parts import Block, Finding, Table, percent, shown_text
 from pairsmith.tools.report.rows import sorted_labels
 
-_WORD = re.compile(r"\w+(?:'\w+)*")
+_WORD = re.compile(rf"{WORD}(?:'{WORD})*")
 _FEWEST = 20
 """Labels with fewer texts are left out."""
 _SHARE = 0.15
@@ -48,6 +49,12 @@ class Giveaway:
         return share >= _ALONE and self.elsewhere / self.of_others <= share / 10
 
 
+def _words(text: str) -> set[str]:
+    """The words of a text in lower case; of scripts without spaces between words, each two letters."""
+    runs = _WORD.findall(text.casefold().replace("’", "'"))
+    return {word for run in runs for word in (terms(run) if any(map(is_unspaced, run)) else [run])}
+
+
 def giveaways(texts: Sequence[str], labels: Sequence[str]) -> list[Giveaway]:
     """The words that give labels away, label by label, those with the largest difference of shares first.
 
@@ -56,7 +63,7 @@ def giveaways(texts: Sequence[str], labels: Sequence[str]) -> list[Giveaway]:
     """
     totals, counts = Counter(labels), {label: Counter[str]() for label in labels}
     for text, label in zip(texts, labels, strict=True):
-        counts[label].update(set(_WORD.findall(text.casefold().replace("’", "'"))))
+        counts[label].update(_words(text))
     of_all = sum((Counter(own) for own in counts.values()), Counter[str]())
     clues = list[Giveaway]()
     for label in sorted_labels(set(labels)):

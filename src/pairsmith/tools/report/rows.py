@@ -3,6 +3,7 @@
 import hashlib
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from pairsmith.core.arrays import Float64s
 from pairsmith.data.kinds import Row
 from pairsmith.data.tasks.spec import label_text
+from pairsmith.data.text.words import MARKS, UNSPACED, count_words
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 
@@ -34,9 +36,8 @@ GRAM = 8
 """Number of consecutive words that are compared: two texts hardly share so many by chance."""
 LOOKED_AT = 4_000
 """Texts in the sample are cut to this many characters."""
-_ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-"""Scripts without spaces between words: each character counts as a word."""
-_WORD = re.compile(rf"[{_ALONE}]|[^\W{_ALONE}]+")
+# In scripts without spaces between words each character counts as a word.
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
 
 Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
 """For each evaluation set, the digests of its texts (``digest(words(text))``) and their ``grams``."""
@@ -114,7 +115,7 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
             parts.append(values[np.isfinite(values)])
         for name in columns:
             texts = [text or "" for text in table.column(name).to_pylist()]
-            lengths[name].append(np.array([len(text.split()) for text in texts], np.int64))
+            lengths[name].append(np.array(list(map(count_words, texts)), np.int64))
             seen[name].update(map(digest, texts))
         if references:
             _compare(shared, table, columns, references, examples)
@@ -234,7 +235,7 @@ def digest(text: str) -> bytes:
 
 def words(text: str) -> str:
     """The words of a text in lower case, without punctuation, joined by spaces."""
-    return " ".join(_WORD.findall(text.casefold()))
+    return " ".join(_WORD.findall(unicodedata.normalize("NFC", text.casefold())))
 
 
 def grams(folded: str) -> Iterator[bytes]:

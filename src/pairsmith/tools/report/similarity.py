@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pairsmith.core.arrays import Float64s
+from pairsmith.data.text.words import terms
 from pairsmith.metrics.auroc import auroc
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
@@ -104,7 +105,8 @@ def told_apart(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[
     if len(set(names.tolist())) < 2:
         return None
     classifier = make_pipeline(
-        TfidfVectorizer(token_pattern=r"\w+", sublinear_tf=True), LogisticRegression(max_iter=500)
+        TfidfVectorizer(tokenizer=terms, token_pattern=None, sublinear_tf=True),
+        LogisticRegression(max_iter=500),
     )
     folds = StratifiedKFold(3, shuffle=True, random_state=seed)
     accuracies = cross_val_score(classifier, [texts[place] for place in kept], names, cv=folds)
