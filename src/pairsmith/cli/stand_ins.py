@@ -71,7 +71,7 @@ def _stand_in(reference: str, earlier: Estimate, bases: Mapping[str, str], folde
 
 @contextmanager
 def _errors_of_plan(folder: str, missing: Set[str]) -> Iterator[None]:
-    """Name steps in errors: those that are ``missing``, without a stand-in, and those with one in ``folder``."""
+    """Name steps in errors: those ``missing`` a stand-in, and those with one in ``folder``."""
     try:
         yield
     except PairsmithError as error:
