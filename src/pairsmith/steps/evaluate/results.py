@@ -23,7 +23,7 @@ from pairsmith.runs.card import fenced, repeat
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import changed_files, check_format
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import JSON, WORK_IS_KEPT, hash_bytes, hash_json, write_atomic
+from pairsmith.runs.storage import WORK_IS_KEPT, hash_bytes, write_atomic
 from pairsmith.steps.shared import with_sources
 
 FEW_ROWS = 50
@@ -314,11 +314,6 @@ def trained_on_line(results: Mapping[str, Any], rows: str) -> list[str]:
         f"{count:,} of the {results['count']:,} {rows} are also training {rows} of a split: F1 is better "
         f"than it would be on other {rows}"
     ]
-
-
-def hash_rows(rows: JSON) -> str:
-    """SHA-256 of the values of rows; it does not depend on the format of their file."""
-    return hash_json(rows)
 
 
 def with_interval(figures: Mapping[str, Any], name: str) -> str:

@@ -18,6 +18,7 @@ from pairsmith.models.trained_on import fingerprint_of, read_trained_on
 from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import hash_json
 from pairsmith.steps.evaluate.evaluation import extrapolated
 from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_sts import (
@@ -27,14 +28,7 @@ from pairsmith.steps.evaluate.paired_sts import (
     sts_comparison,
     sts_differences,
 )
-from pairsmith.steps.evaluate.results import (
-    AGAINST,
-    FEW_PAIRS,
-    Evaluated,
-    evaluate_once,
-    hash_rows,
-    with_interval,
-)
+from pairsmith.steps.evaluate.results import AGAINST, FEW_PAIRS, Evaluated, evaluate_once, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.planning import counted
 from pairsmith.steps.shared import load_options, refuse_sources
@@ -141,7 +135,7 @@ def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
 
 def hash_pairs(suites: Sequence[StsSuite]) -> str:
     """SHA-256 of the pairs with their scores; it does not depend on other files in the folder."""
-    return hash_rows(
+    return hash_json(
         [
             [suite.name, subset, pair.sentence1, pair.sentence2, pair.score]
             for suite in suites
