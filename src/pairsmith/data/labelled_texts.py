@@ -15,9 +15,8 @@ from pairsmith.data.tasks.spec import label_text
 _WHOLE = re.compile(r"-?\d+\.0+")
 LABELLED_TEXTS = (*TEXT_COLUMNS, "review", "content")
 _LABELS = ("label", "sentiment", "category", "class")
-_NAME_TEXTS, _NAME_LABELS = (
-    f"name the one with the {what}s with --{what}-column" for what in ("text", "label")
-)
+_NAME_TEXTS = "name the one with the texts with --text-column"
+_NAME_LABELS = "name the one with the labels with --label-column"
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,8 @@ class Step:
         """The function that estimates the cost of the step."""
         planner: Callable[..., Estimate]
         if self.planned_rows_setting:
-            planner = partial(imported("pairsmith.steps.slice_plan:plan_by_slice"), self)
+            plan_by_slice = imported("pairsmith.steps.slice_plan:plan_by_slice")
+            planner = partial(plan_by_slice, self.run, self.planned_rows_setting)
         else:
             planner = imported(self.plan) if self.plan else imported(str(self.work)).plan
         return planner

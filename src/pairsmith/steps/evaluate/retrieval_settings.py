@@ -9,11 +9,7 @@ from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnc
 from pairsmith.core.model_names import check_name
 from pairsmith.core.paths import is_folder, place
 from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
-from pairsmith.steps.evaluate.settings import (
-    Bootstraps,
-    BootstrapSeed,
-    refuse_without_resamples,
-)
+from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, refuse_without_resamples
 
 BM25 = "bm25"
 

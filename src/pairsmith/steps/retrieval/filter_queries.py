@@ -39,7 +39,7 @@ from pairsmith.steps.corpora.corpus import Corpus, encode_corpus
 from pairsmith.steps.corpora.judges import warn_of_equal_scores
 from pairsmith.steps.judging import SCORE_OF_TEXT, judge_texts
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
-from pairsmith.steps.retrieval.query_rows import ChunkTexts, Evaluation, read_evaluation
+from pairsmith.steps.retrieval.query_rows import ChunkTexts, EvaluationQueries, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
 from pairsmith.steps.retrieval.verdicts import (
@@ -133,7 +133,7 @@ FEW_HELD_BACK = 50
 def _to_encode(
     written: WrittenQueries,
     texts: ChunkTexts,
-    evaluation: Evaluation,
+    evaluation: EvaluationQueries,
     inputs: Mapping[str, Mapping[str, str]],
     settings: FilterQueriesSettings,
 ) -> dict[str, Corpus]:
@@ -212,7 +212,7 @@ class _Decision:
 def _decide(
     rows: EncodedRows,
     ranked: pa.Table,
-    evaluation: Evaluation,
+    evaluation: EvaluationQueries,
     judge: str,
     fingerprints: Mapping[str, str],
     settings: FilterQueriesSettings,

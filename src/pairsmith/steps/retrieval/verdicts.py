@@ -15,7 +15,7 @@ from pairsmith.methods.retrieval.consistency import closest, near_copies
 from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.mine.filter import share_of
 from pairsmith.steps.retrieval.generated_queries import WrittenQueries
-from pairsmith.steps.retrieval.query_rows import ChunkTexts, Evaluation
+from pairsmith.steps.retrieval.query_rows import ChunkTexts, EvaluationQueries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
 
@@ -95,7 +95,7 @@ class Verdicts(list[Verdict]):
 
 
 def verdicts_by_rank(
-    rows: EncodedRows, ranked: pa.Table, evaluation: Evaluation, settings: FilterQueriesSettings
+    rows: EncodedRows, ranked: pa.Table, evaluation: EvaluationQueries, settings: FilterQueriesSettings
 ) -> Verdicts:
     """Leave out queries without a vector or a chunk, those of the evaluation, and inconsistent queries.
 
