@@ -1,5 +1,6 @@
 """Folders on a network file system: locks of other machines are not seen there, their leases are."""
 
+import errno
 import json
 import threading
 from datetime import UTC, datetime
@@ -190,12 +191,31 @@ def test_file_systems_without_hard_links(out, work, monkeypatch):
     assert lock.is_held(out)
 
 
+def test_file_systems_without_locks(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    lock.acquire(tmp_path)
+    assert lock.is_held(tmp_path)
+    lock.release(tmp_path)
+    assert not lock.is_held(tmp_path)
+
+
 def test_file_systems(tmp_path, monkeypatch):
     device = tmp_path.stat().st_dev
     number = f"{lock.os.major(device)}:{lock.os.minor(device)}"
     mounts = tmp_path / "mountinfo"
     monkeypatch.setattr(lock, "_MOUNTS", mounts)
-    for kind, network in (("nfs4", True), ("lustre", True), ("fuse.sshfs", True), ("ext4", False)):
+    for kind, network in (
+        ("nfs4", True),
+        ("lustre", True),
+        ("fuse.sshfs", True),
+        ("fuse", True),
+        ("ext4", False),
+    ):
         mounts.write_text(
             "22 27 0:0 / /proc rw,relatime - proc proc rw\n"
             f"98 25 {number} / /shared rw shared:3 - {kind} server:/export rw\n"
