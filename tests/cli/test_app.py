@@ -638,8 +638,8 @@ def test_run_reports_a_recipe_that_is_not_there(pairsmith):
         "pairsmith: error: no shipped recipe is called 'quikstart'; "
         "did you mean 'quickstart'? known: classifier, dino-tables, dino-tables-small, dino-x1x2, "
         "dino-x1x2-small, dino-x2, dino-x2-small, mining-ablation-news-small, mining-ablation-small, "
-        "mining-news-small, mining-squad, mining-squad-small, mining-xsum, quickstart, quip, quip-small, "
-        "quip-smollm2, quip-tables, retriever\n"
+        "mining-news-small, mining-squad, mining-squad-small, mining-xsum, quickstart, quip, "
+        "quip-people, quip-small, quip-smollm2, quip-tables, retriever\n"
     )
 
 

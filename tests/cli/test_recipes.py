@@ -1103,7 +1103,7 @@ def test_the_dino_recipe_says_how_to_give_its_data_also_by_its_old_name():
 MINING = {"mining-squad": "mining-squad", "mining-squad-small": "mining-squad",
           "mining-ablation-small": "mining-squad", "mining-xsum": "mining-xsum",
           "mining-news-small": "mining-news", "mining-ablation-news-small": "mining-news"}  # fmt: skip
-QUIP = dict.fromkeys(("quip", "quip-tables", "quip-smollm2", "quip-small"), "quip")
+QUIP = dict.fromkeys(("quip", "quip-tables", "quip-smollm2", "quip-small", "quip-people"), "quip")
 
 
 @pytest.fixture
@@ -1243,6 +1243,19 @@ def test_the_tables_of_questions_have_all_their_rows(beside, tmp_path):
         plan.results
     )
     assert plan.results["DROP EM, clozed"] == "mrqa-DROP-clozed/exact"
+
+
+def test_the_recipe_of_peoples_questions_compares_passages_joined_and_alone(beside, tmp_path):
+    plan = beside("quip-people")
+    steps = {planned.name: planned.settings(tmp_path) for planned in plan.steps}
+    direct, joined = steps["direct"].model_dump(), steps["joined"].model_dump()
+    assert {key for key in direct if direct[key] != joined[key]} == {"negatives"}
+    assert (direct["labels"], joined["negatives"]) == ("answers", "batch")
+    evaluated = {name: settings for name, settings in steps.items() if "direct" in name and name != "direct"}
+    assert len(evaluated) == 9
+    for name, settings in evaluated.items():
+        other = steps[name.replace("direct", "joined")].model_dump()
+        assert {k: v for k, v in settings.model_dump().items() if other[k] != v}.keys() == {"model"}
 
 
 def test_the_small_recipe_of_questions_compares_students_that_learn_alike(beside, tmp_path):

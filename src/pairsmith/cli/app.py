@@ -259,7 +259,7 @@ def _run(
             help="A YAML file, or the name of a built-in recipe: quickstart, dino-x2, dino-x2-small, "
             "dino-x1x2, dino-x1x2-small, dino-tables, dino-tables-small, mining-squad, mining-squad-small, "
             "mining-ablation-small, mining-xsum, mining-news-small, mining-ablation-news-small, quip, "
-            "quip-tables, quip-smollm2, quip-small, retriever, classifier.",
+            "quip-tables, quip-smollm2, quip-small, quip-people, retriever, classifier.",
             show_default=False,
         ),
     ],
