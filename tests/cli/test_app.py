@@ -401,6 +401,12 @@ def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, c
         (("report", "pairs", "--out", "p"), "unexpected arguments: pairs; give --data before each of them"),
         (("report", "--data", "pairs", "p"), "unexpected arguments: p; leave them out"),
         (("report", "--data=pairs", "p"), "unexpected arguments: p; leave them out"),
+        (
+            ("report", "--data", "pairs", "--data=p"),
+            "--data is given more than once, and takes one value; give it once",
+        ),
+        (("mix", "--data", "a", "--data", "b"), "--out is missing"),  # takes several
+        (("queries", "--queries", "1", "--queries", "2"), "--chunks is missing"),  # a number
         (("chunk", "--colum", "x"), "No such option: --colum (Possible options: --column, --title-column)"),
         (
             ("mine", "--colum", "x"),
