@@ -637,6 +637,19 @@ def test_run_prints_the_figures_and_passes_its_options_on(monkeypatch, tmp_path,
     }
 
 
+@pytest.mark.parametrize("options", [[], ["--fresh-step", "a"]])
+def test_a_run_that_is_stopped_says_how_to_go_on(monkeypatch, tmp_path, pairsmith, options):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pairsmith.cli.recipes.load_recipe", lambda *_, **__: "plan")
+    monkeypatch.setattr("pairsmith.cli.running.run_recipe", stopped)
+    result = pairsmith("run", "x.yaml", "--out", str(tmp_path), *options)
+    assert result.exit_code == 130
+    end = " or --fresh-step\n" if options else "\n"
+    assert result.stderr.endswith(f"run the same command again without --fresh{end}")
+
+
 def test_run_reports_a_recipe_that_is_not_there(pairsmith):
     result = pairsmith("run", "quikstart", "--out", "o")
     assert result.exit_code == 2
