@@ -25,7 +25,8 @@ def endpoint() -> str:
 
 def check_repository(name: str) -> None:
     """Raise a ``SettingsError`` if the Hub allows no repository with this name, OWNER/NAME."""
-    from huggingface_hub.utils import HFValidationError, validate_repo_id
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # it is imported there
 
     try:
         validate_repo_id(name)
