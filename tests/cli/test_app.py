@@ -401,6 +401,12 @@ def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, c
         (("report", "pairs", "--out", "p"), "unexpected arguments: pairs; give --data before each of them"),
         (("report", "--data", "pairs", "p"), "unexpected arguments: p; leave them out"),
         (("report", "--data=pairs", "p"), "unexpected arguments: p; leave them out"),
+        (
+            ("report", "--data", "pairs", "--data=p"),
+            "--data is given more than once, and takes one value; give it once",
+        ),
+        (("mix", "--data", "a", "--data", "b"), "--out is missing"),  # takes several
+        (("queries", "--queries", "1", "--queries", "2"), "--chunks is missing"),  # a number
         (("chunk", "--colum", "x"), "No such option: --colum (Possible options: --column, --title-column)"),
         (
             ("mine", "--colum", "x"),
@@ -629,6 +635,19 @@ def test_run_prints_the_figures_and_passes_its_options_on(monkeypatch, tmp_path,
         "fresh": True,
         "fresh_steps": ["a"],
     }
+
+
+@pytest.mark.parametrize("options", [[], ["--fresh-step", "a"]])
+def test_a_run_that_is_stopped_says_how_to_go_on(monkeypatch, tmp_path, pairsmith, options):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pairsmith.cli.recipes.load_recipe", lambda *_, **__: "plan")
+    monkeypatch.setattr("pairsmith.cli.running.run_recipe", stopped)
+    result = pairsmith("run", "x.yaml", "--out", str(tmp_path), *options)
+    assert result.exit_code == 130
+    end = " or --fresh-step\n" if options else "\n"
+    assert result.stderr.endswith(f"run the same command again without --fresh{end}")
 
 
 def test_run_reports_a_recipe_that_is_not_there(pairsmith):

@@ -287,7 +287,8 @@ def _run(
     _refuse_empty({"out": out})
     plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
     progress = _progress(quiet)
-    figures = run_recipe(plan, place(out), progress, fresh=fresh, fresh_steps=fresh_steps or ())
+    with process.spoken_errors(process.STOPPED + (" or --fresh-step" if fresh_steps else "")):
+        figures = run_recipe(plan, place(out), progress, fresh=fresh, fresh_steps=fresh_steps or ())
     progress.result(results_table(figures))
     for line in closing_lines(plan, place(out)):
         progress.say(line)

@@ -1,10 +1,12 @@
 """Command classes whose messages on unknown options and surplus arguments say what to do."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from typer.core import TyperCommand
 
+from pairsmith.cli.steps import SOURCE_SETTINGS
 from pairsmith.core.errors import near_names, one_line
 
 _MOST_NAMED = 3
@@ -15,8 +17,13 @@ class StepCommand(TyperCommand):
     """A command that takes options only, apart from the arguments that it declares."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options; the message on surplus arguments names the option that they follow."""
+        """Parse the options; the message on surplus arguments names the option that they follow.
+
+        Data that are named twice by an option with one value are refused, as only the last would be read.
+        """
         original = list(args)
+        if twice := self._source_given_twice(original):
+            ctx.fail(f"{twice} is given more than once, and takes one value; give it once")
         ctx.allow_extra_args = True  # they are refused below, with a clearer message
         try:
             surplus = super().parse_args(ctx, args)
@@ -35,6 +42,15 @@ class StepCommand(TyperCommand):
         """The options by their names on the command line."""
         named = ((name, option) for option in self.params for name in (*option.opts, *option.secondary_opts))
         return {name: option for name, option in named if name.startswith("--")}
+
+    def _source_given_twice(self, words: Sequence[str]) -> str:
+        """An option that names data and takes one value, but is given more than once; else empty."""
+        given = Counter(word.partition("=")[0] for word in words)
+        for name, option in self._options().items():
+            takes_one = option.name in SOURCE_SETTINGS and not option.multiple and option.metavar == "<text>"
+            if takes_one and given[name] > 1:
+                return name
+        return ""
 
     def _option_before(self, words: Sequence[str], argument: str) -> str:
         """The option that ``argument`` needs: one that may be repeated, or ``--data``; else empty."""

@@ -16,7 +16,7 @@ import typer
 
 from pairsmith.core.errors import PairsmithError, SettingsError, redacted
 
-_STOPPED = (
+STOPPED = (
     "stopped; finished parts are kept, and a part that was begun will be done again; to continue, run the "
     "same command again without --fresh"
 )
@@ -32,7 +32,7 @@ _REFUSED_SECONDS = 30.0
 
 
 @contextmanager
-def spoken_errors(stopped: str = _STOPPED) -> Iterator[None]:
+def spoken_errors(stopped: str = STOPPED) -> Iterator[None]:
     """Turn pairsmith's errors into a message on stderr and an exit code; a bug keeps its traceback.
 
     ``stopped`` is the message after Ctrl-C or SIGTERM.

@@ -291,6 +291,7 @@ def test_an_unwritable_cache_is_told_and_stops_nothing(corpus, tiny_bert, cache)
     result = search("--model", tiny_bert, "--corpus", corpus, "a horn")
     assert result.exit_code == 0
     assert "give --vectors or PAIRSMITH_CACHE another folder, or give --no-keep-vectors" in result.stderr
+    assert "run the same command again" not in result.stderr
     assert len(result.stdout.splitlines()) == 20
 
 

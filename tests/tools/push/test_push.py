@@ -295,6 +295,13 @@ def test_folders_that_cannot_be_sent(tmp_path, files, fault):
         dry(tmp_path / "in", tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["anna/x.git", "anna/x--y", "anna/" + "x" * 97])
+def test_names_that_the_hub_does_not_allow_are_told_by_a_dry_run_too(rows, tmp_path, name):
+    with pytest.raises(SettingsError, match=f"--repo {name}: "):
+        push(PushSettings(data=str(rows), repo=name, dry_run=True), Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()
+
+
 def test_files_and_splits_are_not_sent_alone(rows, tmp_path):
     for source, fault in (
         (rows / "README.md", "README.md: is a file; give a dataset folder or a model folder"),

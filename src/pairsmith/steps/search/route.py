@@ -28,7 +28,7 @@ from pairsmith.data.documents import Document
 from pairsmith.data.query_rows import read_corpus
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import resolve_dtype
-from pairsmith.runs.storage import storage_errors
+from pairsmith.runs.storage import WORK_IS_KEPT, storage_errors
 from pairsmith.search.bm25 import WordIndex, language_warning
 from pairsmith.search.exact import Neighbours
 from pairsmith.steps.evaluate.retrieval_settings import BM25
@@ -199,7 +199,8 @@ class VectorIndex:
             self._parts = self._encoded(documents, progress, kept)
         except StorageError as error:
             remedy = f"give --vectors or {CACHE_VARIABLE} another folder, or give --no-keep-vectors"
-            progress.say(f"the documents' vectors cannot be kept: {error}\n{remedy}")
+            why = str(error).removesuffix(f"; {WORK_IS_KEPT}")  # the search goes on
+            progress.say(f"the documents' vectors cannot be kept: {why}\n{remedy}")
             try:  # vectors in a folder that cannot be written to are still read
                 self._parts = self._encoded(documents, progress, replace(kept, writes=False))
             except StorageError:

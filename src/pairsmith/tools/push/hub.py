@@ -23,6 +23,17 @@ def endpoint() -> str:
     return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
+def check_repository(name: str) -> None:
+    """Raise a ``SettingsError`` if the Hub allows no repository with this name, OWNER/NAME."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # it is imported there
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise SettingsError(f"--repo {name}: {first_line(error)}") from None
+
+
 def send(parts: Parts, settings: PushSettings) -> str:
     """Create the repository if it does not exist, upload the files in one commit, and return its URL.
 

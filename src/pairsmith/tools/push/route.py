@@ -11,7 +11,7 @@ from pairsmith.core.paths import files_below
 from pairsmith.runs import Run, hash_file, refuse_source
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_bytes, storage_errors, write_atomic
-from pairsmith.tools.push.hub import endpoint, send
+from pairsmith.tools.push.hub import check_repository, endpoint, send
 from pairsmith.tools.push.parts import FileContent, Parts, parts_of
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import PushSettings
@@ -26,6 +26,7 @@ def push(settings: PushSettings, run: Run) -> str | None:
     """
     if run.kept:
         refuse_source(run, data=settings.data)
+    check_repository(settings.repo)  # also for a dry run
     parts = parts_of(settings.data, settings.repo, endpoint())
     size = sum(file.stat().st_size if isinstance(file, Path) else len(file) for file in parts.files.values())
     what = f"{len(parts.files)} files of a {parts.kind}, {size / 1e6:,.1f} MB"
