@@ -1,4 +1,4 @@
-"""The recipe quip-small, or quip-smollm2, on real data, and which of the paper's claims hold at this size.
+"""A recipe of QUIP on real data, and which of the paper's claims hold at this size.
 
 python benchmarks/quip.py --data DATA --work FOLDER --json FILE
 
@@ -101,6 +101,20 @@ COMPARED = {
         "student and no teacher": f"untaught-{folder}:calibrated.accuracy",
     }.items()
 }
+COMPARED |= {
+    f"people's questions, passages joined and each alone: {name}": (f"{of}:{figure}", f"{other}:{figure}")
+    for name, of, other, figure in (
+        ("SQuAD", "squad-joined", "squad-direct", "f1"),
+        ("SST-2", "joined-sst2", "direct-sst2", "ranking.auroc"),
+        ("MR", "joined-mr", "direct-mr", "ranking.auroc"),
+        ("CR", "joined-cr", "direct-cr", "ranking.auroc"),
+        ("MRPC", "joined-mrpc", "direct-mrpc", "auroc"),
+        ("PAWS", "joined-paws", "direct-paws", "auroc"),
+        ("QQP", "joined-qqp", "direct-qqp", "auroc"),
+        ("CoNLL", "joined-conll2003", "direct-conll2003", "random.f1"),
+        ("WNUT", "joined-wnut17", "direct-wnut17", "random.f1"),
+    )
+}
 """What the paper finds equal (Table 7), or does not compare."""
 
 RATIONALES = 10
@@ -111,7 +125,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--recipe", choices=["quip-small", "quip-smollm2"], default="quip-small")
+    parser.add_argument(
+        "--recipe", choices=["quip-small", "quip-people", "quip-smollm2"], default="quip-small"
+    )
     parser.add_argument("--news", type=int, help="Ask only about the first so many of the BBC's texts.")
     parser.add_argument("--qamr", type=int, help="Only the first so many of QAMR's questions.")
     parser.add_argument("--passages", type=int, help="Only so many passages of SQuAD to learn from.")

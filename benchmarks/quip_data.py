@@ -1,4 +1,4 @@
-"""The files of the recipes quip-small and quip-smollm2, from public data sets.
+"""The files of the recipes quip-small, quip-people and quip-smollm2, from public data sets.
 
 python benchmarks/quip_data.py --data DATA --out FOLDER/quip
 

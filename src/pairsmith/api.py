@@ -21,7 +21,7 @@ from pairsmith.core.arguments import (
 from pairsmith.core.errors import InputError, SettingsError, errors_in_other_words
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.core.validation import options_of, refuse_options_of_steps
+from pairsmith.core.validation import checked_options, refuse_options_of_steps
 from pairsmith.data.labelled_texts import LabelledTexts, label_name, spelled_as
 from pairsmith.data.schemas import SCORED_PAIR, GradedPair, LabelledPair, LabelledText, ScoredPair, to_table
 from pairsmith.data.sts import StsSuite, read_sts
@@ -72,7 +72,7 @@ def make_training_set(
     """
     if "data" in options:
         raise SettingsError("make_training_set: data: give the rows themselves, as the first argument")
-    how = options_of("make_training_set", PostprocessSettings, {"data": "", **options}).options
+    how = checked_options("make_training_set", PostprocessSettings, {"data": "", **options}).options
     if task is not None:
         check_loaded(task, "task", "counters", "load_task")
     rows = checked_rows(rows, "rows", ScoredPair, LabelledPair, LabelledText)
@@ -121,7 +121,7 @@ def train_encoder(
     held_out = checked_rows(validation, "validation", ScoredPair)
     if not held_out and (unused := sorted(_OF_VALIDATION & options.keys())):
         raise SettingsError(f"train_encoder: {', '.join(unused)} has no effect without validation pairs")
-    how = options_of("train_encoder", EncoderOptions, options)
+    how = checked_options("train_encoder", EncoderOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     rows = checked_rows(pairs, "pairs", ScoredPair)
     check_not_empty(rows, "pairs", "ScoredPair")
@@ -158,7 +158,7 @@ def train_classifier(
         SettingsError: an option is unknown or has an invalid value, or the encoder is not loaded.
     """
     check_progress(progress)
-    how = options_of("train_classifier", ClassifierOptions, options)
+    how = checked_options("train_classifier", ClassifierOptions, options)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     train = _columns(texts, "texts")
     check_not_empty(train.texts, "texts", "LabelledText")

@@ -264,6 +264,20 @@ def test_a_fault_deep_in_a_value_is_laid_at_its_option():
         settings_from(DemoSettings, {"source": "x", "pair": ["z"]})
 
 
+class UnsetSettings(Settings):
+    length: int | None = Field(default=9, ge=1, description="At most so long.")
+    word: str | None = Field(default=None, description="A word.")
+
+
+def test_null_unsets_a_default_and_is_a_text_elsewhere():
+    settings = settings_from(UnsetSettings, {"length": "null", "word": "null"})
+    assert (settings.length, settings.word) == (None, "null")
+    assert settings_from(UnsetSettings, {"length": None}).length == 9  # not given
+    with pytest.raises(SettingsError, match="--top-p: should be a number, not 'null'"):
+        settings_from(DemoSettings, {"source": "x", "top_p": "null"})
+    assert default_text(UnsetSettings.model_fields["length"]) == "default: 9; null unsets it"
+
+
 def test_names_and_defaults_in_words():
     fields = DemoSettings.model_fields
     assert option_name("top_p") == "--top-p"
@@ -596,13 +610,13 @@ def test_run_prints_the_figures_and_passes_its_options_on(monkeypatch, tmp_path,
         seen.update(path=path, seed=seed, overrides=overrides)
         return "plan"
 
-    def run(plan, out, progress, *, fresh):
-        seen.update(plan=plan, out=out, progress=type(progress), fresh=fresh)
+    def run(plan, out, progress, *, fresh, fresh_steps):
+        seen.update(plan=plan, out=out, progress=type(progress), fresh=fresh, fresh_steps=fresh_steps)
         return {"spearman": 12.346, "seconds": 1.0}
 
     monkeypatch.setattr("pairsmith.cli.recipes.load_recipe", load)
     monkeypatch.setattr("pairsmith.cli.running.run_recipe", run)
-    options = ("--seed", "3", "--set", "a.b=1", "--set", "c.d=2", "--fresh", "--quiet")
+    options = ("--seed", "3", "--set", "a.b=1", "--set", "c.d=2", "--fresh", "--fresh-step", "a", "--quiet")
     result = pairsmith("run", "x.yaml", "--out", str(tmp_path), *options)
     assert result.output == "spearman  12.35\nseconds    1.00\n"
     assert seen == {
@@ -613,6 +627,7 @@ def test_run_prints_the_figures_and_passes_its_options_on(monkeypatch, tmp_path,
         "out": tmp_path,
         "progress": Quiet,
         "fresh": True,
+        "fresh_steps": ["a"],
     }
 
 
@@ -623,8 +638,8 @@ def test_run_reports_a_recipe_that_is_not_there(pairsmith):
         "pairsmith: error: no shipped recipe is called 'quikstart'; "
         "did you mean 'quickstart'? known: classifier, dino-tables, dino-tables-small, dino-x1x2, "
         "dino-x1x2-small, dino-x2, dino-x2-small, mining-ablation-news-small, mining-ablation-small, "
-        "mining-news-small, mining-squad, mining-squad-small, mining-xsum, quickstart, quip, quip-small, "
-        "quip-smollm2, quip-tables, retriever\n"
+        "mining-news-small, mining-squad, mining-squad-small, mining-xsum, quickstart, quip, "
+        "quip-people, quip-small, quip-smollm2, quip-tables, retriever\n"
     )
 
 

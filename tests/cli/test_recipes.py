@@ -24,6 +24,7 @@ from pairsmith.core.errors import BusyError, FolderError, InputError, OtherWorkE
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import Settings, refuse
 from pairsmith.data.sts import read_sts
+from pairsmith.runs import lock
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.step import Step
 
@@ -544,10 +545,12 @@ def test_a_changed_step_of_a_recipe_says_what_a_fresh_start_uses_again(kept):
         f"; {kept}" if kept else ""
     )
     told = str(_for_recipes(OtherWorkError(f"run/a holds a run: k: 1 there, 2 here\n{alone}"), Path("run/a")))
+    remedy = f"give --fresh-step a to pairsmith run to make this step and those that read it anew ({kept})"
+    if not kept:
+        remedy = "remove run/a to make this step and those that read it anew"
     assert told == (
-        "run/a holds a run: k: 1 there, 2 here\nremove run/a to make this step and those that read it anew, or "
-        "give another --out; --fresh would start every step of the recipe over"
-        + (f" ({kept})" if kept else "")
+        f"run/a holds a run: k: 1 there, 2 here\n{remedy}, or give another --out; --fresh would start every "
+        "step of the recipe over"
     )
     other_step = OtherWorkError("run/a holds a run of mine, not of filter; give another folder as --out")
     assert _for_recipes(other_step, Path("run/a")) is other_step
@@ -754,6 +757,26 @@ def test_fresh_does_everything_again(recipe, steps, calls, tmp_path):
     assert all(fresh for *_, fresh in calls)
 
 
+def test_a_step_is_started_over_in_its_folder_and_what_reads_it_is_made_anew(recipe, steps, calls, tmp_path):
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    calls.clear()
+    changed = load_recipe(recipe(), steps, overrides=["rows.seed=8"])
+    calls.failing_early = "rows"
+    with pytest.raises(InputError):
+        run_recipe(changed, tmp_path / "run", Silent(), fresh_steps=["rows"])
+    calls.failing_early = ""
+    run_recipe(changed, tmp_path / "run", Silent())  # still to be started over
+    assert [(name, fresh) for _, name, _, fresh in calls] == [
+        ("rows", True),
+        ("rows", True),
+        ("after", False),
+    ]
+    with pytest.raises(
+        SettingsError, match="--fresh-step row: the recipe has no such step; did you mean 'rows'"
+    ):
+        run_recipe(changed, tmp_path / "run", Silent(), fresh_steps=["row"])
+
+
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_folder_that_holds_something_else_is_refused(recipe, steps, calls, tmp_path, fresh):
     (tmp_path / "run").mkdir()
@@ -770,14 +793,41 @@ def test_a_folder_that_holds_something_else_is_refused(recipe, steps, calls, tmp
 def test_a_run_that_is_moved_in_the_middle_leaves_nothing_behind(recipe, steps, calls, tmp_path):
     def begin(run):
         (tmp_path / "run").rename(tmp_path / "moved")
-        raise FolderError("it was moved")
+        raise FolderError("the step's folder was moved; give its new place as --out")
 
     calls.begin = begin
-    with pytest.raises(FolderError, match="it was moved"):
+    with pytest.raises(FolderError, match=r"/run was moved or removed .* with its new place as --out"):
         run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
     del calls.begin
     run_recipe(load_recipe(recipe(), steps), tmp_path / "moved", Silent())
+
+
+def test_a_run_that_is_moved_while_a_step_ends_leaves_nothing_behind(recipe, steps, calls, tmp_path):
+    def measure(settings, run):
+        calls.measure(settings, run)
+        (tmp_path / "run").rename(tmp_path / "moved")
+
+    moving = {**steps, "measure": Step(MeasureSettings, measure, "Measure.")}
+    with pytest.raises(FolderError, match="/run was moved or removed"):
+        run_recipe(load_recipe(recipe(), moving), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+    calls.clear()
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "moved", Silent())
+    assert calls.names == ["after"]
+
+
+def test_what_another_process_finished_before_the_lock_was_given_is_not_made_again(
+    recipe, steps, calls, tmp_path, monkeypatch
+):
+    plan, out = load_recipe(recipe(), steps), tmp_path / "run"
+    figures = run_recipe(plan, out, Silent())
+    finished = (out / "run.json").read_bytes()
+    (out / "run.json").write_text('{"recipe": "small", "steps": {}}')
+    calls.clear()
+    monkeypatch.setattr(lock, "acquire", lambda *_: (out / "run.json").write_bytes(finished))
+    assert run_recipe(plan, out, Silent()) == figures
+    assert calls == []
 
 
 def test_a_run_that_another_process_makes_is_left_alone(recipe, steps, calls, tmp_path):
@@ -1053,7 +1103,7 @@ def test_the_dino_recipe_says_how_to_give_its_data_also_by_its_old_name():
 MINING = {"mining-squad": "mining-squad", "mining-squad-small": "mining-squad",
           "mining-ablation-small": "mining-squad", "mining-xsum": "mining-xsum",
           "mining-news-small": "mining-news", "mining-ablation-news-small": "mining-news"}  # fmt: skip
-QUIP = dict.fromkeys(("quip", "quip-tables", "quip-smollm2", "quip-small"), "quip")
+QUIP = dict.fromkeys(("quip", "quip-tables", "quip-smollm2", "quip-small", "quip-people"), "quip")
 
 
 @pytest.fixture
@@ -1193,6 +1243,19 @@ def test_the_tables_of_questions_have_all_their_rows(beside, tmp_path):
         plan.results
     )
     assert plan.results["DROP EM, clozed"] == "mrqa-DROP-clozed/exact"
+
+
+def test_the_recipe_of_peoples_questions_compares_passages_joined_and_alone(beside, tmp_path):
+    plan = beside("quip-people")
+    steps = {planned.name: planned.settings(tmp_path) for planned in plan.steps}
+    direct, joined = steps["direct"].model_dump(), steps["joined"].model_dump()
+    assert {key for key in direct if direct[key] != joined[key]} == {"negatives"}
+    assert (direct["labels"], joined["negatives"]) == ("answers", "batch")
+    evaluated = {name: settings for name, settings in steps.items() if "direct" in name and name != "direct"}
+    assert len(evaluated) == 9
+    for name, settings in evaluated.items():
+        other = steps[name.replace("direct", "joined")].model_dump()
+        assert {k: v for k, v in settings.model_dump().items() if other[k] != v}.keys() == {"model"}
 
 
 def test_the_small_recipe_of_questions_compares_students_that_learn_alike(beside, tmp_path):

@@ -7,8 +7,13 @@ from tests.documented import unknown_in
 
 from pairsmith.cli.app import _SECTIONS
 from pairsmith.cli.steps import STEPS
+from pairsmith.core.errors import SettingsError
+from pairsmith.core.paths import MANIFEST
+from pairsmith.core.progress import Silent
+from pairsmith.runs import Run
 from pairsmith.steps.evaluate.evaluation import Evaluation
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
+from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.retrieval.settings import QueriesSettings
 from pairsmith.steps.step import Step, imported
 
@@ -72,6 +77,20 @@ def test_the_commands_that_may_follow_exist(name):
     given = dict.fromkeys(STEPS[name].settings.model_fields, "given")
     for command in STEPS[name].next_commands:
         assert not unknown_in(command.format_map(given | {"out": "out"}).split()[1:]), command
+
+
+def test_a_cluster_that_does_not_answer_leaves_no_begun_folder(tmp_path):
+    settings = GenerateSettings(executor="ray", ray_address="127.0.0.1:1")
+    with pytest.raises(SettingsError, match="--ray-address 127.0.0.1:1: nothing answers there"):
+        STEPS["generate"].run(settings, Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / MANIFEST).touch()
+    seen = []
+    Step(GenerateSettings, lambda *given: seen.append(given), "").run(
+        settings, Run(tmp_path / "out", Silent())
+    )
+    assert len(seen) == 1  # the step may be finished
 
 
 def test_commands_that_may_follow_name_what_the_step_was_given():

@@ -84,7 +84,14 @@ class TestProgress:
         assert "secret" not in stream.getvalue() + capsys.readouterr().out
 
     def test_nothing_to_do(self):
-        assert progress.ProgressTask("a", "b", 0, started=5.0).line(5.0) == "a: 0/0 b · 0.0/s"
+        assert progress.ProgressTask("a", "b", 0, started=5.0).line(5.0) == "a: 0/0 b"
+
+    def test_what_an_earlier_run_did_has_no_rate(self):
+        bar = progress.ProgressTask("w", "p", 10, started=0.0)
+        bar.skip(5)
+        assert bar.line(0.5) == "w: 5/10 p · 50 %"
+        bar.advance(2)
+        assert bar.line(1.0) == "w: 7/10 p · 70 % · 2.0/s"
 
     def test_without_a_terminal_a_line_every_ten_seconds(self, clock):
         stream = io.StringIO()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.examples import all_examples, read_examples
+from pairsmith.data.examples import all_examples, all_questions, read_examples
 
 
 def written(path, rows):
@@ -32,6 +32,22 @@ def test_of_many_faulty_rows_the_first_are_told(tmp_path):
         all_examples(written(tmp_path / "s.jsonl", rows), "scored")
     lines = str(told.value).splitlines()
     assert (lines[0], len(lines), lines[-1]) == ("7 of 8 rows have a fault:", 7, "and 2 more")
+
+
+def test_all_faulty_questions_are_told_and_unanswered_ones_are_no_fault(tmp_path):
+    rows = [
+        {"context": "Rome", "question": "where?", "answers": answer}
+        for answer in ("Oslo", "Rome", "", "Bonn")
+    ]
+    file = written(tmp_path / "s.jsonl", [*rows, {"context": "", "question": "who?", "answers": "x"}])
+    for unanswered in (False, True):
+        with pytest.raises(InputError) as told:
+            all_questions(file, unanswered=unanswered)
+        lines = str(told.value).splitlines()
+        assert lines[0] == "3 of 5 rows have a fault:"
+        assert [line[: line.index(": ")] for line in lines[1:]] == ["s.jsonl:1", "s.jsonl:4", "s.jsonl:5"]
+    assert len(all_questions(written(tmp_path / "t.jsonl", rows[1:3]))) == 1
+    assert len(all_questions(written(tmp_path / "t.jsonl", rows[1:3]), unanswered=True)) == 2
 
 
 @pytest.mark.parametrize(

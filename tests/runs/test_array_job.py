@@ -1,5 +1,6 @@
 """Array jobs: ranks that share a folder and nothing else make the bytes of one process, whatever is killed."""
 
+import json
 import multiprocessing
 import os
 import random
@@ -12,7 +13,7 @@ from pairsmith.cli.app import main
 from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.cli.steps import STEPS
-from pairsmith.core.errors import BusyError, OtherWorkError, SettingsError
+from pairsmith.core.errors import BusyError, FolderError, OtherWorkError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
 from pairsmith.runs import DatasetFolder, Run, lock
@@ -20,6 +21,7 @@ from pairsmith.runs.ranks import Rank
 from pairsmith.runs.status import status_lines
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
+from pairsmith.steps.retrieval.settings import ChunkSettings
 
 pytestmark = pytest.mark.slow
 
@@ -272,3 +274,88 @@ def test_shares_cover_every_shard_once():
         ranks = [Rank(number, size) for number in range(size)]
         assert all(sum(rank.has(shard) for rank in ranks) == 1 for shard in range(20))
         assert [rank.share_of(20) for rank in ranks] == [sum(map(rank.has, range(20))) for rank in ranks]
+
+
+@pytest.fixture
+def chunks(tmp_path):
+    """A folder, and settings of ``chunk``, a step without a model, for eight documents in shards of one."""
+    rows = [{"id": f"d{n}", "text": f"The guitar of document {n} is old. It is red."} for n in range(8)]
+    (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def settings(**changes):
+        return ChunkSettings(**{"documents": [str(tmp_path / "docs.jsonl")], "shard_size": 1, **changes})
+
+    return tmp_path, settings
+
+
+def test_a_rank_is_refused_before_it_works_if_its_share_could_not_be_put_into_the_folder(chunks):
+    tmp, settings = chunks
+    out = tmp / "out"
+    plainly(settings(), out, "chunk")
+    manifest = json.loads((out / "manifest.json").read_text())
+    (out / "manifest.json").write_text(json.dumps(manifest | {"complete": False}))
+    before = sorted(tmp.rglob("*"))
+    with pytest.raises(OtherWorkError) as told:
+        one_rank(settings(words=99), out, 1, 2, "chunk")
+    first, remedy = str(told.value).splitlines()
+    assert first.startswith(f"{out} holds an unfinished run of chunk with other settings: words: ")
+    assert remedy == f"give another folder as --out, or remove {out} to start over in this one"
+    assert sorted(tmp.rglob("*")) == before
+    one_rank(settings(), out, 1, 2, "chunk")  # with the same settings it continues
+
+
+def test_a_rank_writes_into_no_folder_with_other_files(chunks):
+    tmp, settings = chunks
+    with pytest.raises(FolderError, match=r"holds something else \(docs.jsonl\)"):
+        one_rank(settings(), tmp, 0, 2, "chunk")
+    assert [path.name for path in tmp.iterdir()] == ["docs.jsonl"]
+
+
+@pytest.mark.parametrize("damaged", ["rank-0-of-3/manifest.json", "manifest.json"])
+def test_a_damaged_manifest_stops_no_other_rank(chunks, damaged):
+    """Whoever owns it restores it."""
+    tmp, settings = chunks
+    plainly(settings(), tmp / "out", "chunk")
+    manifest = json.loads((tmp / "out/manifest.json").read_text())
+    (tmp / "out/manifest.json").write_text(json.dumps(manifest | {"complete": False}))
+    one_rank(settings(), tmp / "out", 0, 3, "chunk")
+    (tmp / "out" / damaged).write_text("{")
+    heard = Heard()
+    one_rank(settings(), tmp / "out", 1, 3, "chunk", progress=heard)
+    assert heard.lines[-1] == "rank 1 of 3 has made its share; not finished yet: 2"
+    one_rank(settings(), tmp / "out", 2, 3, "chunk")
+    plainly(settings(), tmp / "one", "chunk")
+    assert files(tmp / "out") == files(tmp / "one")
+
+
+def test_a_share_is_begun_again_until_it_is_finished(chunks, monkeypatch):
+    """Else the last rank would put the shares together while one still grows."""
+    tmp, settings = chunks
+    done = tmp / "out/rank-0-of-2/rank.json"
+    one_rank(settings(), tmp / "out", 0, 2, "chunk")
+    assert done.exists()
+
+    def stopped(*_):
+        assert not done.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pairsmith.steps.retrieval.chunk._cut", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        one_rank(settings(), tmp / "out", 0, 2, "chunk")
+    assert not done.exists()
+    assert not lock.is_held(tmp / "out/rank-0-of-2")
+
+
+def test_a_finished_rank_that_is_started_while_its_share_is_copied_ends_well(chunks, monkeypatch):
+    tmp, settings = chunks
+    fcntl = pytest.importorskip("fcntl")
+    one_rank(settings(), tmp / "out", 0, 2, "chunk")
+    other = os.open(tmp / "out/rank-0-of-2", os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    heard = Heard()
+    one_rank(settings(), tmp / "out", 0, 2, "chunk", progress=heard)
+    assert heard.lines[-1] == "rank 0 of 2 has made its share; not finished yet: 1"
+    (tmp / "out/rank-0-of-2/rank.json").unlink()  # it is being made by another process
+    with pytest.raises(BusyError, match="another run is writing to"):
+        one_rank(settings(), tmp / "out", 0, 2, "chunk")
+    os.close(other)

@@ -6,6 +6,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pairsmith.cli.options import settings_from
 from pairsmith.core.progress import Silent
 from pairsmith.data import kinds
 from pairsmith.data.schemas import (
@@ -265,10 +266,10 @@ def test_options_name_splits_and_files_in_the_home_folder_without_their_folders(
     )
 
 
-def test_a_default_that_a_recipe_takes_back_is_no_option():
-    assert displayed_options(AskSettings(inputs=["x"], model="cloze", max_length=None)) == (
-        "--inputs x --model cloze"
-    )
+def test_a_default_that_is_unset_is_unset_by_the_command_too():
+    unset = AskSettings(inputs=["x"], model="cloze", max_length=None)
+    assert displayed_options(unset) == "--inputs x --model cloze --max-length null"
+    assert settings_from(AskSettings, {"inputs": ["x"], "model": "cloze", "max_length": "null"}) == unset
 
 
 def test_measured_scores_are_no_labels(tmp_path):

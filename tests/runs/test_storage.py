@@ -18,7 +18,7 @@ from pairsmith.core.paths import inside
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, from_table, to_table
 from pairsmith.runs import hash_file, hash_source, storage, write_json
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import write_atomic
+from pairsmith.runs.storage import make_folder, write_atomic
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 ROWS = st.lists(st.builds(ScoredPair, TEXT, TEXT, TEXT, st.floats(allow_nan=False)))
@@ -111,6 +111,14 @@ class TestAtomic:
             write_atomic(path, b"two")
         assert path.read_bytes() == b"one"
         assert list(tmp_path.iterdir()) == [path]
+
+    def test_a_folder_that_cannot_be_made_was_not_moved(self, tmp_path, monkeypatch):
+        def mkdir(path, **_):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+        monkeypatch.setattr(Path, "mkdir", mkdir)
+        with pytest.raises(StorageError, match=r"out: No such file or directory; give a folder that you may"):
+            make_folder(tmp_path / "out")
 
     def test_folders_that_cannot_be_synced_are_no_failure(self, tmp_path, monkeypatch):
         real = os.fsync

@@ -189,6 +189,21 @@ class TestLock:
         lock.release(out)
         assert work.start(moved).done == shards
 
+    @pytest.mark.parametrize("number", [errno.ENOTDIR, errno.ESTALE, errno.EACCES])
+    def test_a_folder_that_cannot_be_looked_at_any_more(self, work, out, fcntl, monkeypatch, number):
+        """ESTALE: a server of files tells so that another machine removed the folder."""
+        work.start(out)
+
+        def fail(*_):
+            raise OSError(number, os.strerror(number))
+
+        words = "cannot be read: Permission denied" if number == errno.EACCES else "was moved or removed"
+        with monkeypatch.context() as patch:
+            patch.setattr("os.path.samestat", fail)
+            with pytest.raises(StorageError if number == errno.EACCES else FolderError, match=words):
+                lock.check(out)
+        lock.check(out)
+
     def is_locked(self, out, fcntl):
         other = os.open(out, os.O_RDONLY)
         try:
@@ -211,9 +226,10 @@ class TestLock:
 
     def test_a_folder_made_anew_is_locked_anew(self, work, out, fcntl):
         work.start(out)
-        out.rename(out.with_name("moved"))
+        moved = out.rename(out.with_name("moved"))
         work.start(out)
         assert self.is_locked(out, fcntl)
+        assert not self.is_locked(moved, fcntl)  # another process may continue there
 
     def test_file_systems_without_locks(self, work, out, fcntl, monkeypatch):
         def no_locks(handle, how):

@@ -11,7 +11,6 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.settings import Settings
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps import slice_plan
-from pairsmith.steps.slice_plan import plan_by_slice
 from pairsmith.steps.step import Step
 
 
@@ -44,7 +43,7 @@ def step(clock):
 def test_seconds_and_bytes_grow_with_the_rows_and_libraries_are_loaded_once(step, tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps({"text": str(n)}) + "\n" for n in range(1_000)))
-    planned = plan_by_slice(step, CountSettings(data=str(file)), {})
+    planned = step.planner()(CountSettings(data=str(file)), {})
     assert planned.seconds == pytest.approx(5.0 + 1.0 + 0.01 * 1_000)
     assert planned.disk == 10_000
 
@@ -71,15 +70,15 @@ def test_a_slow_step_is_not_tried_with_more_rows_than_seconds_suffice_for(clock,
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps({"text": str(n)}) + "\n" for n in range(1_000)))
     step = Step(CountSettings, work, "Count.", planned_rows_setting="data")
-    assert plan_by_slice(step, CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
+    assert step.planner()(CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
     assert tried == [1, 1, 2]  # 8 would take 32 s
     tried.clear()
     monkeypatch.setattr(slice_plan, "MOST_SECONDS", 40.0)
-    assert plan_by_slice(step, CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
+    assert step.planner()(CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
     assert tried == [1, 1, 2, 8]
     tried.clear()
     monkeypatch.setattr(slice_plan, "MOST_SECONDS", 3.0)
-    assert plan_by_slice(step, CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
+    assert step.planner()(CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
     assert tried == [1, 1, 2]
 
 
@@ -91,7 +90,7 @@ def test_what_loading_takes_does_not_count_once_a_row(clock, tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps({"text": str(n)}) + "\n" for n in range(10_000)))
     step = Step(CountSettings, work, "Count.", planned_rows_setting="data")
-    planned = plan_by_slice(step, CountSettings(data=str(file)), {})
+    planned = step.planner()(CountSettings(data=str(file)), {})
     assert planned.seconds == pytest.approx(15 + 100)
 
 
@@ -101,7 +100,7 @@ def test_no_more_rows_are_planned_than_the_step_will_read(step, tmp_path):
 
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps({"text": str(n)}) + "\n" for n in range(1_000)))
-    planned = plan_by_slice(step, LimitedSettings(data=str(file), limit=30), {})
+    planned = step.planner()(LimitedSettings(data=str(file), limit=30), {})
     assert planned.seconds == pytest.approx(5.0 + 1.0 + 0.01 * 30)
     assert planned.disk == 300
 
@@ -112,7 +111,6 @@ def test_a_fault_in_a_row_is_told_with_the_name_of_the_users_file(tmp_path):
 
     file = tmp_path / "mine.jsonl"
     file.write_text('{"text": "a"}\n')
+    step = Step(CountSettings, work, "Fail.", planned_rows_setting="data")
     with pytest.raises(InputError, match=r"mine\.jsonl:1: no score"):
-        plan_by_slice(
-            Step(CountSettings, work, "Fail.", planned_rows_setting="data"), CountSettings(data=str(file)), {}
-        )
+        step.planner()(CountSettings(data=str(file)), {})

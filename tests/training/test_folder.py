@@ -1,12 +1,19 @@
 import json
+from contextlib import contextmanager
+from unittest.mock import Mock
 
 import pytest
+import torch
+from torch import nn
 
 from pairsmith.core.errors import FolderError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.runs import Run, Sources
+from pairsmith.runs import Run, Sources, lock
 from pairsmith.runs.identity import Identity
+from pairsmith.training.checkpoints import BestSoFar
+from pairsmith.training.fit import TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.folder import TRAINING_RECORD, ModelFolder
+from pairsmith.training.options import FewShotOptions
 
 pytestmark = pytest.mark.slow
 
@@ -15,6 +22,17 @@ def start(out, *, fresh=False, rate=0.1, progress=None):
     settings, inputs, models = {"learning_rate": rate}, {"data": "0" * 64}, {"base": "sha256:1"}
     identity = Identity.of("train-encoder", settings, inputs, models)
     return ModelFolder.start(Run(out, progress or Silent(), fresh), identity, Sources())
+
+
+class Line(nn.Module):
+    """A model of one layer, which learns to return its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(1, 1)
+
+    def forward(self, numbers):
+        return {"loss": (self.layer(numbers[:, None]).squeeze(1) - numbers).square().mean()}
 
 
 def save(folder):
@@ -151,3 +169,48 @@ def test_a_full_disk_is_a_storage_error(tmp_path):
 
     with pytest.raises(StorageError, match="no space left"):
         start(tmp_path / "two").finish(denied, {})
+
+
+@pytest.mark.parametrize("rates", [False, True])
+def test_no_checkpoint_is_saved_in_a_new_folder_of_the_old_name(tmp_path, rates):
+    """Else the last checkpoints would not be in the moved folder, where the training is continued."""
+    out = tmp_path / "model"
+    checkpoints = start(out).checkpoints
+    checkpoints = checkpoints.part("rate-1", "lr-1") if rates else checkpoints
+    checkpoints.seal(1, BestSoFar())
+    out.rename(tmp_path / "moved")
+    with pytest.raises(FolderError, match="/model was moved or removed"):
+        checkpoints.seal(2, BestSoFar())
+    assert not out.exists()
+
+
+def test_a_training_ends_before_it_saves_in_a_new_folder_of_the_old_name(tmp_path):
+    out = tmp_path / "model"
+    checkpoints = start(out).checkpoints
+
+    class Moving(Silent):
+        @contextmanager
+        def task(self, label, total, unit):
+            yield Mock(advance=lambda *_: out.rename(tmp_path / "moved"))
+
+    options = FewShotOptions(base="b", steps=3, batch_size=1, checkpoint_steps=1, device="cpu")
+    numbers = same_rows([1.0, 2.0, 3.0])
+    task = TrainingTask(3, numbers, lambda rows: {"numbers": torch.tensor(rows)}, None, "none")
+    with pytest.raises(FolderError, match="/model was moved or removed"):
+        train_at_each_rate(lambda: (Line(), task), options, Moving(), checkpoints)
+    assert not out.exists()
+
+
+def test_a_model_that_another_run_began_to_write_is_not_marked_complete(tmp_path):
+    out = tmp_path / "model"
+    folder = start(out)
+
+    def save_slowly(scratch):
+        save(scratch)
+        lock.release(out)
+        lock._leases[str(out)] = Mock(check=Mock(side_effect=FolderError("another run has taken over")))
+
+    with pytest.raises(FolderError, match="taken over"):
+        folder.finish(save_slowly, {})
+    del lock._leases[str(out)]
+    assert json.loads((out / TRAINING_RECORD).read_text())["complete"] is False

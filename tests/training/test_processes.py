@@ -116,6 +116,7 @@ def test_two_processes_learn_what_one_learns(world, command):
     assert said.count("wrote two") == 1
     assert said.count("next: ") <= 1
     assert "Traceback" not in said
+    assert "find_unused_parameters" not in said
     assert not list((world / "two").glob(".pairsmith*"))
 
 
@@ -201,3 +202,26 @@ def test_other_commands_are_refused(monkeypatch, tmp_path, capsys, command, inst
         f"be shared so; {instead}\n"
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_only_the_first_process_of_a_launcher_says_that_a_command_is_refused(monkeypatch, tmp_path, capsys):
+    """The others wait, as the launcher would end the first one if they failed before it."""
+    as_two(monkeypatch, 1)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pairsmith.cli.process.signal.signal", lambda *_: None)
+    waits = []
+    monkeypatch.setattr("pairsmith.cli.process.time.sleep", waits.append)
+    with pytest.raises(SystemExit, match="2"):
+        main(["generate", "--out", "out"])
+    assert (capsys.readouterr().err, waits) == ("", [30.0])
+
+
+def test_the_processes_of_a_launcher_do_not_show_warnings_of_ddp(monkeypatch):
+    monkeypatch.setenv("TORCH_CPP_LOG_LEVEL", "INFO")
+    as_two(monkeypatch)
+    for given, level in (("INFO", "INFO"), (None, "ERROR")):
+        if given is None:
+            monkeypatch.delenv("TORCH_CPP_LOG_LEVEL")
+        with pytest.raises(SystemExit, match="0"):
+            main(["--version"])
+        assert os.environ["TORCH_CPP_LOG_LEVEL"] == level

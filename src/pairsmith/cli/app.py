@@ -13,6 +13,7 @@ from pairsmith.cli.commands import StepCommand
 from pairsmith.cli.options import settings_from, with_options
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
+from pairsmith.cli.tasks import list_tasks, show_task
 from pairsmith.core.errors import SettingsError, redacted
 from pairsmith.core.model_names import CLOZE, check_model, check_name
 from pairsmith.core.paths import place
@@ -67,6 +68,16 @@ Changes = Annotated[
         show_default=False,
     ),
 ]
+FreshSteps = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fresh-step",
+        help="A step of the recipe to start over in its folder; the steps that read it are then made anew. "
+        "[may be given several times]",
+        metavar="<step>",
+        show_default=False,
+    ),
+]
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show only results, no progress and messages.")]
 
 
@@ -108,8 +119,8 @@ def make_app(steps: StepTable = STEPS) -> typer.Typer:
     app.command("status", help="Show how far a run is, and what remains to be done.")(_status)
     app.command("doctor", help="Show this machine's hardware and installed models.")(_doctor)
     tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
-    tasks.callback(invoke_without_command=True)(_list_tasks)
-    tasks.command("show", help="Print a built-in task's YAML, to copy and change.")(_show_task)
+    tasks.callback(invoke_without_command=True)(list_tasks)
+    tasks.command("show", help="Print a built-in task's YAML, to copy and change.")(show_task)
     app.add_typer(tasks, name="tasks")
     return app
 
@@ -248,7 +259,7 @@ def _run(
             help="A YAML file, or the name of a built-in recipe: quickstart, dino-x2, dino-x2-small, "
             "dino-x1x2, dino-x1x2-small, dino-tables, dino-tables-small, mining-squad, mining-squad-small, "
             "mining-ablation-small, mining-xsum, mining-news-small, mining-ablation-news-small, quip, "
-            "quip-tables, quip-smollm2, quip-small, retriever, classifier.",
+            "quip-tables, quip-smollm2, quip-small, quip-people, retriever, classifier.",
             show_default=False,
         ),
     ],
@@ -265,6 +276,7 @@ def _run(
     ] = None,
     changes: Changes = None,
     fresh: Fresh = False,
+    fresh_steps: FreshSteps = None,
     quiet: QuietFlag = False,
 ) -> None:
     from pairsmith.cli.recipes import find_recipe, load_recipe
@@ -275,7 +287,8 @@ def _run(
     _refuse_empty({"out": out})
     plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
     progress = _progress(quiet)
-    progress.result(results_table(run_recipe(plan, place(out), progress, fresh=fresh)))
+    figures = run_recipe(plan, place(out), progress, fresh=fresh, fresh_steps=fresh_steps or ())
+    progress.result(results_table(figures))
     for line in closing_lines(plan, place(out)):
         progress.say(line)
 
@@ -378,21 +391,3 @@ def _doctor() -> None:
 
     for line in doctor_lines():
         typer.echo(line)
-
-
-def _list_tasks(context: typer.Context) -> None:
-    from pairsmith.data.tasks import builtin_tasks, load_task
-
-    if context.invoked_subcommand is not None:
-        return
-    names = builtin_tasks()
-    wide = max(map(len, names))
-    for name in names:
-        task = load_task(name)
-        print(f"{name:<{wide}}  {task.kind}  {task.description}")
-
-
-def _show_task(name: Annotated[str, typer.Argument(help="Name of a built-in task.")]) -> None:
-    from pairsmith.data.tasks import builtin_path
-
-    sys.stdout.write(builtin_path(name).read_text(encoding="utf-8"))

@@ -22,7 +22,10 @@ class StepCommand(TyperCommand):
             surplus = super().parse_args(ctx, args)
         except Exception as error:
             if hasattr(error, "possibilities"):  # an unknown option
-                error.possibilities = self._near(str(getattr(error, "option_name", "")))
+                unknown = str(getattr(error, "option_name", "")).lstrip("-")
+                error.possibilities = [
+                    f"--{name}" for name in near_names(unknown, [option[2:] for option in self._options()])
+                ]
             raise
         if surplus and not ctx.resilient_parsing:
             ctx.fail(_unexpected(surplus, self._option_before(original, surplus[0])))
@@ -32,12 +35,6 @@ class StepCommand(TyperCommand):
         """The options by their names on the command line."""
         named = ((name, option) for option in self.params for name in (*option.opts, *option.secondary_opts))
         return {name: option for name, option in named if name.startswith("--")}
-
-    def _near(self, unknown: str) -> list[str]:
-        """The options that are spelled like an unknown one; the leading dashes are not compared."""
-        return [
-            f"--{name}" for name in near_names(unknown.lstrip("-"), [name[2:] for name in self._options()])
-        ]
 
     def _option_before(self, words: Sequence[str], argument: str) -> str:
         """The option that ``argument`` needs: one that may be repeated, or ``--data``; else empty."""

@@ -47,10 +47,11 @@ def settings_from(model: type[S], values: Mapping[str, Any]) -> S:
     Raises:
         SettingsError: values are missing or invalid; its message has a line for each.
     """
+    given = {name: value for name, value in values.items() if value not in (None, [])}
+    fields = model.model_fields
+    nulls = {name: None for name, value in given.items() if value == "null" and can_be_unset(fields[name])}
     try:
-        return model.model_validate(
-            {name: value for name, value in values.items() if value not in (None, [])}
-        )
+        return model.model_validate(given | nulls)
     except ValidationError as error:
         lines = []
         for fault in errors_of(error, model):
@@ -97,11 +98,18 @@ def default_text(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or value in ("", [], (), {}):
         return ""
+    if can_be_unset(field):
+        return f"default: {value}; null unsets it"
     if isinstance(value, bool):
         return f"default: {'on' if value else 'off'}"
     if isinstance(value, list | tuple):
         return f"default: {', '.join(map(str, value))}"
     return f"default: {value}"
+
+
+def can_be_unset(field: FieldInfo) -> bool:
+    """Whether a setting with a default may have no value, too, for which its option takes the text null."""
+    return not field.is_required() and field.default is not None and NoneType in get_args(field.annotation)
 
 
 def option_kind(annotation: Any) -> tuple[Any, str]:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,10 @@ _CANNOT_WRITE = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EAGAIN, errno.ESTALE, errno.ENXIO,
 }  # fmt: skip
 """The numbers of operating system errors that writing can cause."""
+
+
+_REFUSED_SECONDS = 30.0
+"""How long the processes of a refused command wait for the first one to say so."""
 
 
 @contextmanager
@@ -67,10 +72,15 @@ def is_first() -> bool:
 def refuse_several(instead: str) -> None:
     """Refuse a command that torchrun or accelerate started several times: only one of them could write.
 
-    ``instead`` says what to do.
+    ``instead`` says what to do. The first process says it. The others wait until the launcher ends them: it
+    would end the first one, too, if they failed before it.
     """
     count = os.environ.get("WORLD_SIZE", "1")
     if "LOCAL_RANK" in os.environ and "MASTER_ADDR" in os.environ and count != "1":
+        if not is_first():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            time.sleep(_REFUSED_SECONDS)
+            raise SystemExit(SettingsError.exit_code)
         raise SettingsError(
             f"a launcher such as torchrun started this command {count} times, but only trainings can be "
             f"shared so; {instead}"
@@ -94,7 +104,13 @@ def _write_nowhere(*streams: int) -> None:
 
 
 def prepare_output() -> None:
-    """Make both output streams accept any text, also if they are closed or their encoding is not UTF-8."""
+    """Make both output streams accept any text, also if they are closed or their encoding is not UTF-8.
+
+    The processes of a launcher do not show torch's own warnings: in each of them DDP would warn of a flag
+    that models with unused parameters need.
+    """
+    if "LOCAL_RANK" in os.environ:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     nowhere = Path(os.devnull)
     sys.stdout = sys.stdout or nowhere.open("w", encoding="utf-8")
     sys.stderr = sys.stderr or nowhere.open("w", encoding="utf-8")

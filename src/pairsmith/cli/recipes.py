@@ -201,10 +201,10 @@ class _Reader:
             for position, entry in enumerate(steps if isinstance(steps, list) else [])
             for step in expanded_steps(entry)
         ]
-        outcome = by_step(self.overrides, [entry for _, entry in entries], self.step_table)
-        self.overrides, self.of_all, faults = outcome
+        self.overrides, self.of_all, self.unplaced = by_step(
+            self.overrides, [entry for _, entry in entries], self.step_table
+        )
         self.idle = {setting for _, setting in self.of_all}
-        self.unplaced += faults
         for position, entry in entries:
             if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
                 self._entry(("steps", position), entry)
@@ -264,21 +264,24 @@ class _Reader:
     def _values(self, keys: KeyPath, name: str, step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The step's settings with overrides, seed and absolute paths filled in; faults are collected."""
         values = {key: map_texts(value, self._beside) for key, value in settings.items()}
-        of_all = self._those_of_all(name, step, values)
-        self.overrides |= {(name, key): value for key, value in of_all.items()}
+        own, of_all = (
+            {key: value for (target, key), value in overrides.items() if target == name}
+            for overrides in (self.overrides, self.of_all)
+        )
+        of_all = _with_effect(of_all, step, {**values, **own})
         self.idle -= of_all.keys()
+        overrides = own | of_all
         earlier = [RUN_REFERENCE, *self.names] if step.of_runs and self.names else self.names
         for key, value in values.items():
-            if (name, key) not in self.overrides:
+            if key not in overrides:
                 for text in _text_faults(value, earlier, f"{_REMEDY} with --set {name}.{key}=PATH"):
                     self._fault((*keys, key), text)
-        for (target, key), value in self.overrides.items():
-            if target == name:
-                values[key] = value
-                faults = list(_text_faults(value, earlier))
-                if key in SOURCE_SETTINGS and not faults:
-                    faults += _missing(value)
-                self.unplaced += [f"--set {name}.{key}: {text}" for text in faults]
+        for key, value in overrides.items():
+            faults = list(_text_faults(value, earlier))
+            if key in SOURCE_SETTINGS and not faults:
+                faults += _missing(value)
+            self.unplaced += [f"--set {name}.{key}: {text}" for text in faults]
+        values |= overrides
         if self.seed is not None and "seed" in step.settings.model_fields:
             values.setdefault("seed", self.seed)
         errors = []
@@ -289,28 +292,13 @@ class _Reader:
         words = {setting: setting for setting in step.settings.model_fields}
         for told in [*errors, *_check_faults(step, values)]:
             fault = replace(told, text=in_other_words(told.text, words))
-            if fault.where and (name, str(fault.where[0])) in self.overrides:
+            if fault.where and str(fault.where[0]) in overrides:
                 self.unplaced.append(f"--set {dotted((name, *fault.where))}: {fault.text}")
             elif fault.where == ("seed",) and not self.seed_is_in_file and "seed" not in settings:
                 self.unplaced.append(f"--seed: {fault.text}")
             else:
                 self._fault((*keys, *fault.where), fault.text)
         return values
-
-    def _those_of_all(self, name: str, step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The overrides by ``*`` for the step ``name``, without those that would have no effect in it."""
-        own = {key: value for (target, key), value in self.overrides.items() if target == name}
-        overrides = {key: value for (target, key), value in self.of_all.items() if target == name}
-        while True:
-            try:
-                step.settings.model_validate({**settings, **own, **overrides})
-            except ValidationError as error:
-                causes = (detail.get("ctx", {}).get("error") for detail in error.errors())
-                idle = {cause.name for cause in causes if isinstance(cause, NoEffectError)} & overrides.keys()
-                if idle:
-                    overrides = {key: value for key, value in overrides.items() if key not in idle}
-                    continue
-            return overrides
 
     def place_name(self, keys: KeyPath) -> str:
         """``keys`` as a message names them: ``pairs.top_k``, or ``step 2.top_k`` if the step has no name."""
@@ -328,6 +316,18 @@ class _Reader:
         if not text.startswith(("./", "../")):
             return text
         return str((self.file.path.parent / text).resolve())
+
+
+def _with_effect(overrides: dict[str, Any], step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the overrides by ``*`` that have an effect in a step with these other settings."""
+    try:
+        step.settings.model_validate({**settings, **overrides})
+    except ValidationError as error:
+        causes = (detail.get("ctx", {}).get("error") for detail in error.errors())
+        if idle := {cause.name for cause in causes if isinstance(cause, NoEffectError)} & overrides.keys():
+            others = {key: value for key, value in overrides.items() if key not in idle}
+            return _with_effect(others, step, settings)
+    return overrides
 
 
 def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Iterator[str]:

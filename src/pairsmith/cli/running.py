@@ -9,11 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field, ValidationError
-
 from pairsmith import __version__
 from pairsmith.cli.recipe_checks import check_extras, labels_of_model
 from pairsmith.cli.recipes import RESULT, RUN_REFERENCE, PlannedStep, Recipe
+from pairsmith.cli.run_record import RUN_RECORD, FinishedStep, RunRecord, record_of
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.core.errors import (
     FolderError,
@@ -25,55 +24,28 @@ from pairsmith.core.errors import (
     known_names_hint,
 )
 from pairsmith.core.model_files import trim
-from pairsmith.core.paths import MANIFEST, Place, exists, inside, is_folder, place, reaching, size_of
+from pairsmith.core.paths import MANIFEST, Place, exists, is_folder, place
 from pairsmith.core.progress import InOtherWords, Progress
 from pairsmith.core.settings import Settings
 from pairsmith.core.validation import shown_value
 
-RUN_RECORD = "run.json"
 RESULTS = "results.json"
 
 
-class FinishedStep(Settings):
-    """A finished step in ``run.json``.
-
-    Attributes:
-        fingerprint: hash of the step's settings and of the content of its inputs.
-        own: hash of the settings alone.
-        content: hash of the files that the step wrote; None if they could not be hashed.
-    """
-
-    fingerprint: str
-    own: str = ""
-    content: str | None
-
-
-class RunRecord(Settings):
-    """The content of ``run.json``.
-
-    Attributes:
-        recipe: the recipe's name.
-        description: the recipe's description.
-        planned: the names of all steps.
-        afresh: the names of the steps that a call with ``--fresh`` has still to start over.
-        spent: by step, the seconds that all calls together have worked on it, without calls that were killed.
-        steps: the finished steps by name.
-    """
-
-    recipe: str
-    description: str = ""
-    planned: tuple[str, ...] = ()
-    afresh: set[str] = Field(default_factory=set)
-    spent: dict[str, float] = Field(default_factory=dict)
-    steps: dict[str, FinishedStep]
-
-
-def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = False) -> dict[str, Any]:
+def run_recipe(
+    recipe: Recipe,
+    out: Place,
+    progress: Progress,
+    *,
+    fresh: bool = False,
+    fresh_steps: Sequence[str] = (),
+) -> dict[str, Any]:
     """Run the steps in order, each in its folder ``out/name``, and write ``out/results.json``.
 
     A step is not run again if an earlier call has finished it with the same settings and inputs, and its
     folder is unchanged. A step that was stopped is continued if it can be. A step is started over if its
-    settings are the same, but its input from earlier steps has changed.
+    settings are the same, but its input from earlier steps has changed; so is each of ``fresh_steps``, and
+    with ``fresh`` every step.
 
     A figure that a step's files do not hold is told when the step is finished, and the later steps run all
     the same; the error is raised after the last step, when the other figures are written.
@@ -94,13 +66,14 @@ def run_recipe(recipe: Recipe, out: Place, progress: Progress, *, fresh: bool = 
                 f"{planned.name}: executor array works only for single commands; in a recipe, use local or "
                 "ray"
             )
-    memory = _Memory(out / RUN_RECORD, _record(recipe, out, fresh))
-    if not memory.record.steps:
+    if not record_of(recipe, out, fresh, fresh_steps).steps:
         _check_evaluation_data(recipe, out)
     make_folder(out)
     lock.acquire(out, progress.say)
     try:
-        return _run_steps(recipe, out, progress, memory)
+        # Read again, as another process may have finished steps before it gave the folder free.
+        record = record_of(recipe, out, fresh, fresh_steps)
+        return _run_steps(recipe, out, progress, _Memory(out / RUN_RECORD, record))
     finally:
         lock.release(out)
 
@@ -127,14 +100,18 @@ def _run_steps(recipe: Recipe, out: Place, progress: Progress, memory: "_Memory"
             with errors_in_other_words(planned.keys()):
                 _run_step(planned, settings, folder, InOtherWords(progress, planned.keys()), memory)
             own = _fingerprint(planned, settings)
+            lock.check(out)  # a folder that was moved is not made again
             memory.finish(
                 planned.name, FinishedStep(fingerprint=fingerprint, own=own, content=_content(folder))
             )
             for fault in _figures(recipe, out, memory.record, only=planned.name)[1]:
                 progress.say(fault)
+        except FolderError:
+            lock.check(out)  # if the folder of the run was moved, this error says so, and not one of the step
+            raise
         finally:
             with suppress(StorageError, FolderError):  # so that what ended the step is reported, not this
-                lock.check(out)  # a folder that was moved is not made again
+                lock.check(out)
                 memory.spend(planned.name, time.monotonic() - started)
         gc.collect()  # else a trainer's reference cycles would keep memory after the step
         trim()
@@ -269,50 +246,12 @@ def _for_recipes(error: OtherWorkError, folder: Place) -> OtherWorkError:
     if not remedy:  # the work of another step, for which the message names the only remedy
         return error
     kept = remedy.partition("in this one; ")[2]  # which parts of the step's work a fresh start uses again
+    do = f"give --fresh-step {folder.name} to pairsmith run" if kept else f"remove {folder}"
     return OtherWorkError(
-        f"{message}\nremove {folder} to make this step and those that read it anew, or give another --out; "
-        f"--fresh would start every step of the recipe over{f' ({kept})' if kept else ''}",
+        f"{message}\n{do} to make this step and those that read it anew"
+        f"{f' ({kept})' if kept else ''}, or give another --out; --fresh would start every "
+        "step of the recipe over",
         error.changed,
-    )
-
-
-def _record(recipe: Recipe, out: Place, fresh: bool) -> RunRecord:
-    """The record at the start of a call: the record of earlier calls in ``out``, if there is one.
-
-    Steps that are to be started over are not among its finished steps.
-    """
-    from pairsmith.runs.lease import LEASE
-    from pairsmith.runs.storage import is_temporary
-
-    names = tuple(planned.name for planned in recipe.steps)
-    file = out / RUN_RECORD
-    with reaching(out, FolderError):
-        text = None if size_of(file) is None else file.read_bytes()
-        if text is None and (
-            size_of(out) is not None
-            or any(
-                not is_temporary(other) and other.name not in (".DS_Store", LEASE) for other in inside(out)
-            )
-        ):
-            raise FolderError(f"{out} holds something other than a recipe's run; give another --out")
-    if text is None or fresh:
-        afresh = set(names) if fresh else set()
-        return RunRecord(
-            recipe=recipe.name, description=recipe.description, planned=names, afresh=afresh, steps={}
-        )
-    try:
-        before = RunRecord.model_validate_json(text)
-    except ValidationError:
-        raise FolderError(
-            f"{file} is not a valid record of a run; give --fresh to start over, or another --out"
-        ) from None
-    return RunRecord(
-        recipe=recipe.name,
-        description=recipe.description,
-        planned=names,
-        afresh=before.afresh,
-        spent={name: before.spent[name] for name in names if name in before.spent},
-        steps={name: done for name, done in before.steps.items() if name not in before.afresh},
     )
 
 

@@ -36,7 +36,7 @@ VectorDtype = Annotated[
     Literal["float32", "float16"],
     Field(
         description="Number format in which vectors are kept and searched. float16 halves the space "
-        "that they take on the disk, and moves cosines by less than 0.0001.",
+        "that they take on the disk, and moves cosines by less than 0.0001."
     ),
 ]
 ExecutorName = Literal["local", "ray", "array"]
@@ -63,10 +63,7 @@ TextsAtOnce = Annotated[
 ]
 TextLength = Annotated[
     int | None,
-    Field(
-        ge=3,
-        description="Longest text in tokens; the rest is cut off. Unset: the model's own limit.",
-    ),
+    Field(ge=3, description="Longest text in tokens; the rest is cut off. Unset: the model's own limit."),
 ]
 EncodedLength = Annotated[
     int | None,
@@ -113,8 +110,7 @@ TextColumn = Annotated[
     Field(description="Column that holds the texts. Unset: text, sentence, or another usual name."),
 ]
 LabelColumn = Annotated[
-    str | None,
-    Field(description="Column that holds the labels. Unset: label, or another usual name."),
+    str | None, Field(description="Column that holds the labels. Unset: label, or another usual name.")
 ]
 BatchTokens = Annotated[
     int | None,

@@ -50,7 +50,8 @@ class ProgressTask:
         parts = [f"{self.label}: {self.done:,}/{self.total:,} {self.unit}"]
         if self.total:
             parts.append(f"{100 * self.done / self.total:.0f} %")
-        parts.append(f"{rate:,.1f}/s" if rate >= 1 or not rate else f"{60 * rate:,.1f} a minute")
+        if rate:  # not before this run has done a unit: all may have been done by an earlier one
+            parts.append(f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f} a minute")
         representative = self.done - self.skipped >= max(
             _WARM_UNITS, _WARM_SHARE * (self.total - self.skipped)
         )

@@ -57,7 +57,7 @@ def refuse_options_of_steps(function: str, options: Iterable[str]) -> None:
         )
 
 
-def options_of(function: str, model: type[M], values: Mapping[str, Any]) -> M:
+def checked_options(function: str, model: type[M], values: Mapping[str, Any]) -> M:
     """The options of the public ``function`` as a ``model``; a ``SettingsError`` names their first fault."""
     try:
         return model(**values)

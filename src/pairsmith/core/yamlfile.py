@@ -6,6 +6,7 @@ mapping is a fault; PyYAML would use the last value without a warning.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +64,7 @@ class YamlFile:
 def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
     """Read the file at ``path``, which has to contain one YAML mapping; ``error`` is raised for any fault."""
     text = _text(path, error)
-    try:
+    with _yaml_faults(path, text, error):
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if root is None:
@@ -71,21 +72,22 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
         if not isinstance(root, yaml.MappingNode):
             kind = "list" if isinstance(root, yaml.SequenceNode) else "single value"
             raise error(f"{path}:1: expected keys and values, not a {kind}")
-        cyclic = _inside_itself(root, set(), set())
-        if cyclic is not None:
-            line = cyclic.start_mark.line + 1
-            raise error(f"{path}:{line}: an alias (*) here refers to a value that contains it; write it out")
-        for scalar in _scalars(root, set()):
-            # JSON writes a character beyond U+FFFF as a surrogate pair, which PyYAML does not combine.
-            surrogates = scalar.value.encode("utf-16", "surrogatepass")
-            scalar.value = surrogates.decode("utf-16", "surrogatepass")
-            if half := _HALF.search(scalar.value):
-                line = scalar.start_mark.line + 1
-                raise error(
-                    f"{path}:{line}: holds half of a character, {half[0]!r}; write the whole character"
-                )
+        if fault := _fault_of_nodes(root):
+            node, why = fault
+            raise error(f"{path}:{node.start_mark.line + 1}: {why}")
         duplicates = tuple(_duplicates(root, (), set()))
         data = loader.construct_document(root)
+    # Constructing the data has moved merged keys, so the nodes with the lines are parsed again.
+    unmerged = yaml.compose(text, yaml.SafeLoader)
+    assert isinstance(unmerged, yaml.MappingNode)
+    return YamlFile(path, data, duplicates, unmerged)
+
+
+@contextmanager
+def _yaml_faults(path: Path, text: str, error: type[UserError]) -> Iterator[None]:
+    """Raise ``error`` in place of PyYAML's errors, with the line in ``text``, the file's, and advice."""
+    try:
+        yield
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
         line = mark.line + 1 if mark else 1
@@ -102,10 +104,6 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
         raise error(f"{path}: its lists or mappings are nested too deeply; nest them less") from None
     except ValueError as fault:  # PyYAML does not convert these, e.g. for the date 2021-13-41
         raise error(f"{path}: not valid YAML: {fault}; put quotation marks round the value") from None
-    # Constructing the data has moved merged keys, so the nodes with the lines are parsed again.
-    unmerged = yaml.compose(text, yaml.SafeLoader)
-    assert isinstance(unmerged, yaml.MappingNode)
-    return YamlFile(path, data, duplicates, unmerged)
 
 
 def _text(path: Path, error: type[UserError]) -> str:
@@ -146,41 +144,42 @@ def _child(node: yaml.Node, part: str | int | float) -> tuple[int, yaml.Node] | 
     return None
 
 
-def _inside_itself(node: yaml.Node, above: set[int], visited: set[int]) -> yaml.Node | None:
-    """A node that contains itself, at or below ``node``; None if there is none.
+def _fault_of_nodes(root: yaml.Node) -> tuple[yaml.Node, str] | None:
+    """The first node that contains itself or half of a character, and its fault; None if there is none.
 
-    ``above`` has the ids of the nodes that contain ``node``, ``visited`` those of the nodes already checked.
+    JSON writes a character beyond U+FFFF as a surrogate pair, which PyYAML does not combine; it is combined
+    here.
+    """
+    nodes: dict[int, yaml.Node] = {}
+    if cyclic := _collect(root, (), nodes):
+        return cyclic, "an alias (*) here refers to a value that contains it; write it out"
+    for node in nodes.values():
+        if isinstance(node, yaml.ScalarNode):
+            node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+            if half := _HALF.search(node.value):
+                return node, f"holds half of a character, {half[0]!r}; write the whole character"
+    return None
+
+
+def _collect(node: yaml.Node, above: tuple[int, ...], nodes: dict[int, yaml.Node]) -> yaml.Node | None:
+    """Add the nodes at and below ``node`` to ``nodes``, by their ids; returns a node that contains itself.
+
+    ``above`` has the ids of the nodes that contain ``node``. A node with several aliases is visited once.
     """
     if id(node) in above:
         return node
-    if id(node) in visited or isinstance(node, yaml.ScalarNode):
+    if id(node) in nodes:
         return None
-    parts = (
-        node.value if isinstance(node, yaml.SequenceNode) else [part for pair in node.value for part in pair]
-    )
-    cycle = next(filter(None, (_inside_itself(part, above | {id(node)}, visited) for part in parts)), None)
-    visited.add(id(node))
-    return cycle
-
-
-def _scalars(node: yaml.Node, seen: set[int]) -> Iterator[yaml.ScalarNode]:
-    """The keys and values at and below ``node`` that are neither lists nor mappings.
-
-    ``seen`` has the ids of the nodes already visited, so that nodes with several aliases are visited once.
-    """
-    if isinstance(node, yaml.ScalarNode):
-        yield node
-    elif id(node) not in seen:
-        seen.add(id(node))
-        for entry in node.value:
-            for part in entry if isinstance(node, yaml.MappingNode) else (entry,):
-                yield from _scalars(part, seen)
+    nodes[id(node)] = node
+    entries = node.value if isinstance(node, yaml.CollectionNode) else ()
+    parts = (part for entry in entries for part in (entry if isinstance(entry, tuple) else (entry,)))
+    return next(filter(None, (_collect(part, (*above, id(node)), nodes) for part in parts)), None)
 
 
 def _duplicates(node: yaml.Node, keys: KeyPath, seen: set[int]) -> Iterator[ValidationFault]:
     """A fault for each duplicate key in the mappings at and below ``node``, which is at ``keys``.
 
-    ``seen`` is as for ``_scalars``.
+    ``seen`` has the ids of the nodes already visited.
     """
     if id(node) in seen:
         return

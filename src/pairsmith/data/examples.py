@@ -1,15 +1,18 @@
 """Seeds: human-labelled pairs of an input and an output, for each kind of task."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import read_documents
 from pairsmith.data.readers import at_least_one, graded_rows, read_inputs_and_outputs
 from pairsmith.data.sources import Columns, Source, open_source
-from pairsmith.data.squad import open_questions, read_questions
+from pairsmith.data.squad import Question, open_questions, read_questions
+
+T = TypeVar("T")
 
 ExampleKind = Literal["pairs", "reading", "summaries", "scored"]
 """pairs: any two texts; reading: a question, and an answer in a passage; summaries: a document and its
@@ -57,10 +60,26 @@ def read_examples(source: str, kind: ExampleKind) -> list[Example]:
 
 def all_examples(source: str, kind: ExampleKind) -> list[Example]:
     """The examples of ``read_examples`` with duplicates."""
+    opening = open_questions if kind == "reading" else open_source
+    return _all_items(source, opening, lambda opened: each_example(opened, kind))
+
+
+def all_questions(source: str, *, unanswered: bool = False) -> list[Question]:
+    """The questions of ``read_questions``; they are few, so an ``InputError`` tells all faulty rows."""
+    return _all_items(source, open_questions, partial(read_questions, unanswered=unanswered))
+
+
+def _all_items(
+    source: str, opening: Callable[[str], Source], read: Callable[[str | Source], Iterable[T]]
+) -> list[T]:
+    """The items that ``read`` yields; if several rows have a fault, one ``InputError`` tells all faults.
+
+    ``opening`` opens the source by its name, so that ``read`` can be called with single rows of it.
+    """
     try:
-        return list(each_example(source, kind))
+        return list(read(source))
     except InputError:
-        opened = open_questions(source) if kind == "reading" else open_source(source)
+        opened = opening(source)
         rows: list[tuple[str, Columns]] = []
         with suppress(InputError):  # the file itself is damaged further on
             for row in opened.rows():
@@ -68,7 +87,7 @@ def all_examples(source: str, kind: ExampleKind) -> list[Example]:
 
         def fault(*sample: tuple[str, Columns]) -> str:
             try:
-                list(each_example(Source(opened.name, lambda: iter(sample)), kind))
+                list(read(Source(opened.name, lambda: iter(sample))))
             except InputError as error:
                 return str(error)
             return ""

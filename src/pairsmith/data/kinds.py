@@ -99,7 +99,7 @@ def scored_as(kind: RowKind, score: float | None) -> RowKind:
 
 
 def with_summaries(kind: RowKind) -> RowKind:
-    """A kind that reads mined pairs of inputs and outputs as documents with summaries.
+    """For the kind of mined pairs, one that reads their inputs and outputs as documents with summaries.
 
     Other kinds are returned unchanged.
     """

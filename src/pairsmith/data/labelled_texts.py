@@ -15,9 +15,8 @@ from pairsmith.data.tasks.spec import label_text
 _WHOLE = re.compile(r"-?\d+\.0+")
 LABELLED_TEXTS = (*TEXT_COLUMNS, "review", "content")
 _LABELS = ("label", "sentiment", "category", "class")
-_NAME_TEXTS, _NAME_LABELS = (
-    f"name the one with the {what}s with --{what}-column" for what in ("text", "label")
-)
+_NAME_TEXTS = "name the one with the texts with --text-column"
+_NAME_LABELS = "name the one with the labels with --label-column"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +103,13 @@ def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> lis
     return [by_label.get(label, label) for label in labels]
 
 
-def spelled_as(known: Collection[str], labels: Sequence[str]) -> list[str]:
-    """``labels``, as ``read_label`` returns them, in the spelling of ``known``, which may have 1.0 for ``1``.
+def spelled_as(model_labels: Collection[str], labels: Sequence[str]) -> list[str]:
+    """``labels``, as ``read_label`` returns them, in the spelling of a model, which may have 1.0 for ``1``.
 
-    Labels that are not among ``known`` stay as they are.
+    Labels that are not among ``model_labels`` stay as they are.
     """
-    spelling = {label_name(label): label for label in known}
-    return [label if label in known else spelling.get(label_name(label), label) for label in labels]
+    spelling = {label_name(label): label for label in model_labels}
+    return [label if label in model_labels else spelling.get(label_name(label), label) for label in labels]
 
 
 def label_name(text: str) -> str:

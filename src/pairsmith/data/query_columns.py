@@ -34,12 +34,7 @@ def _positives_beside(query: str) -> Sequence[str]:
 
 
 def pick_pair(
-    row: Columns,
-    source: str,
-    *,
-    query: str | None = None,
-    positive: str | None = None,
-    remedy: str = RENAME,
+    row: Columns, source: str, *, query: str | None = None, positive: str | None = None, remedy: str = RENAME
 ) -> tuple[str, str]:
     """The names of the columns with the query and with the text that answers it, in a source's first row.
 

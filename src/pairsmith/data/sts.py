@@ -149,7 +149,11 @@ def _in_folder(folder: Place) -> Iterator[tuple[str, Callable[[], _Subsets]]]:
 def _subset(folder: Place, subset: str) -> Callable[[], tuple[GradedPair, ...]] | None:
     """A function that reads ``subset`` from ``folder``; None if it does not exist."""
     if table := plain_or_gzip(folder, f"{subset}.test.tsv"):
-        return lambda: tuple(_scored_lines(table))
+        return lambda: tuple(
+            pair
+            for where, fields in _fields(table, 3, "; expected score, text, text")
+            for pair in _pair(fields[0], fields[1], fields[2], where)
+        )
     inputs = plain_or_gzip(folder, f"STS.input.{subset}.txt")
     gold = plain_or_gzip(folder, f"STS.gs.{subset}.txt")
     if inputs and gold:
@@ -188,11 +192,6 @@ def _stsb(file: Place) -> Iterator[GradedPair]:
     """The pairs of an STS benchmark file; some of its lines have two more columns, which name the source."""
     for where, fields in _fields(file, 7, ", an STS benchmark line has at least 7"):
         yield from _pair(fields[4], fields[5], fields[6], where)
-
-
-def _scored_lines(file: Place) -> Iterator[GradedPair]:
-    for where, fields in _fields(file, 3, "; expected score, text, text"):
-        yield from _pair(fields[0], fields[1], fields[2], where)
 
 
 def _released(inputs: Place, gold: Place) -> Iterator[GradedPair]:

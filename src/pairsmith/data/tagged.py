@@ -12,14 +12,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import at_least_one, pick_columns
-from pairsmith.data.sources import (
-    data_suffix,
-    is_hub_data,
-    load_hub_data,
-    missing,
-    open_parquet,
-    open_source,
-)
+from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, missing, open_parquet, open_source
 from pairsmith.data.splits import folder_files, split_files, split_of
 
 _TAG = re.compile(r"O|[BI]-.+")
@@ -70,7 +63,10 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
         lines = _beside(path) if has_tags_beside(path) else _columns(path)
     tagged = list(at_least_one(lines, f"{path} holds no tagged sentences"))
     if _is_io({tag for _, _, tags in tagged for tag in tags}):
-        tagged = [(where, words, list(map(_with_prefix, tags))) for where, words, tags in tagged]
+        tagged = [
+            (where, words, [tag if tag == _OUTSIDE else f"I-{tag}" for tag in tags])
+            for where, words, tags in tagged
+        ]
     return [_sentence(where, words, tags) for where, words, tags in tagged]
 
 
@@ -82,10 +78,6 @@ def _is_io(tags: Set[str]) -> bool:
         and types.isdisjoint(_PREFIXES)
         and all(any(map(str.isalpha, name)) and not _PREFIXED.match(name) for name in types)
     )
-
-
-def _with_prefix(tag: str) -> str:
-    return tag if tag == _OUTSIDE else f"I-{tag}"
 
 
 _ADVICE = "; types without B- and I- are read only if the data has the tag O and no tag with a prefix"

@@ -176,11 +176,7 @@ def is_classifier(model: str) -> bool:
 
 
 def load_classifier(
-    model: str | Path,
-    *,
-    device: str = "auto",
-    dtype: DtypeName = "float32",
-    max_length: int | None = None,
+    model: str | Path, *, device: str = "auto", dtype: DtypeName = "float32", max_length: int | None = None
 ) -> TextClassifier:
     """Load a text classifier: a sentence encoder with a linear head (D14).
 

@@ -126,11 +126,7 @@ def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int
     mean = torch.from_numpy(encode_texts(encoder, [distinct[index] for index in chosen]).mean(axis=0))
     width = len(mean)
     layer = Dense(
-        width,
-        width,
-        activation_function=torch.nn.Identity(),
-        init_weight=torch.eye(width),
-        init_bias=-mean,
+        width, width, activation_function=torch.nn.Identity(), init_weight=torch.eye(width), init_bias=-mean
     )
     normalized = any(isinstance(module, Normalize) for module in encoder)
     encoder.append(layer.to(encoder.device, next(encoder.parameters()).dtype))
@@ -144,11 +140,7 @@ def _load(
     card = SentenceTransformerModelCardData(local_files_only=local)
     if is_sentence_transformer_model(where, local_files_only=local):
         saved = SentenceTransformer(
-            where,
-            device=device,
-            local_files_only=local,
-            model_card_data=card,
-            model_kwargs={"dtype": dtype},
+            where, device=device, local_files_only=local, model_card_data=card, model_kwargs={"dtype": dtype}
         )
         if pooling == "default":
             return saved

@@ -72,11 +72,7 @@ def load_text_generator(
 
     continues = writes_as(model) == "decoder"
     network, tokenizer, longest = load_with_head(
-        model,
-        "continuation" if continues else "summarization",
-        fresh_head=fresh_decoder,
-        seed=seed,
-        **how,
+        model, "continuation" if continues else "summarization", fresh_head=fresh_decoder, seed=seed, **how
     )
     saved_config = network.generation_config
     network.generation_config = GenerationConfig(

@@ -89,7 +89,8 @@ def displayed_options(settings: Settings) -> str:
     words = []
     for name, value in settings.given().items():
         option = option_name(name)
-        if value is None:  # in place of a default, from a recipe; no option says so
+        if value is None:  # in place of a default
+            words += [option, "null"]
             continue
         if isinstance(value, bool):
             words.append(option if value else f"--no-{option[2:]}")

@@ -103,8 +103,7 @@ def claim(
     Raises:
         FolderError: the folder holds other work or other files, or another process is writing to it.
     """
-    with reaching(run.out, StorageError):
-        _refuse_foreign(run.out, record)
+    refuse_foreign(run.out, record)
     with storage_errors(run.out):
         make_folder(run.out)
     lock.acquire(run.out, run.progress.say)
@@ -116,13 +115,23 @@ def claim(
                 "give another folder as --out"
             )
         if earlier is not None and not run.fresh:
-            changes = differences(earlier, identity)
-            if changes and not extends(earlier):
-                raise _other_work(run, earlier, identity, changes)
+            refuse_other_work(run, run.out, earlier, identity, extends)
     except FolderError:
         lock.release(run.out)
         raise
     return earlier
+
+
+def refuse_other_work(
+    run: Run, out: Place, earlier: M, identity: Identity, extends: Callable[[M], bool]
+) -> None:
+    """Raise ``OtherWorkError`` unless the work ``earlier`` in ``out`` can be continued (see ``claim``).
+
+    ``out`` is ``run.out``, or in a rank of an array job the folder of all ranks.
+    """
+    changes = differences(earlier, identity)
+    if changes and not extends(earlier):
+        raise _other_work(run, out, earlier, identity, changes)
 
 
 def refuse_source(run: Run, **sources: str) -> None:
@@ -148,24 +157,27 @@ def _has_record(out: Place, record: str) -> bool:
     )
 
 
-def _refuse_foreign(out: Place, record: str) -> None:
-    if size_of(out) is not None:
-        raise FolderError(f"{out} is a file; --out needs a new or empty folder")
-    if _has_record(out, record):
-        return
-    others = sorted(
-        file.name
-        for file in inside(out)
-        if not (is_temporary(file) or is_rank_folder(file) or file.name in (".DS_Store", LEASE))
-    )
-    if others:
-        names = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-        what = folder_kind(out) or f"something else ({names}) and no {record} of pairsmith"
-        raise FolderError(f"{out} holds {what}; give a new or empty folder as --out")
+def refuse_foreign(out: Place, record: str) -> None:
+    """Raise ``FolderError`` if ``out`` has files, but no record of the step."""
+    with reaching(out, StorageError):
+        if size_of(out) is not None:
+            raise FolderError(f"{out} is a file; --out needs a new or empty folder")
+        if _has_record(out, record):
+            return
+        others = sorted(
+            file.name
+            for file in inside(out)
+            if not (is_temporary(file) or is_rank_folder(file) or file.name in (".DS_Store", LEASE))
+        )
+        if others:
+            names = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+            what = folder_kind(out) or f"something else ({names}) and no {record} of pairsmith"
+            raise FolderError(f"{out} holds {what}; give a new or empty folder as --out")
 
 
-def _other_work(run: Run, earlier: Manifest, identity: Identity, changes: list[str]) -> OtherWorkError:
-    out = run.out
+def _other_work(
+    run: Run, out: Place, earlier: Manifest, identity: Identity, changes: list[str]
+) -> OtherWorkError:
     state = "a finished" if earlier.complete else "an unfinished"
     if earlier.step != identity.step:  # all settings differ, so their list would tell nothing
         return OtherWorkError(

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from pairsmith.core.errors import (
@@ -179,7 +180,7 @@ def take_over(run: Run, identity: Identity, add: Callable[[Place, ShardEntry], N
 
 def _take_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
     """Copy the shards of one rank, whose ``folder`` this process holds."""
-    of_rank = read_manifest(folder)
+    of_rank = read_or_mend(replace(run, out=folder))
     if of_rank.fingerprint != identity.fingerprint:
         if run.within:
             return  # made for an older state of this part; removed with the other rank folders
@@ -199,11 +200,21 @@ def _take_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place
 
 def remove_rank_folders(run: Run) -> None:
     """Remove the folders of ranks that are not running; their shares have been copied to ``run.out``."""
-    for folder in run.rank_folders():
+
+    def remove(folder: Place) -> None:
         if lock.is_held(folder):
-            continue
-        with storage_errors(folder):
-            if isinstance(folder, Path):
-                shutil.rmtree(folder, ignore_errors=True)
-            else:
-                remove_files(list(files_below(folder).values()))
+            return
+        try:
+            lock.acquire(folder, run.progress.say)  # `is_held` may be wrong, see `take_over`
+        except BusyError:
+            return
+        try:
+            with storage_errors(folder):
+                if isinstance(folder, Path):
+                    shutil.rmtree(folder, ignore_errors=True)
+                else:
+                    remove_files(list(files_below(folder).values()))
+        finally:
+            lock.release(folder)
+
+    list(several(remove, run.rank_folders()))

@@ -1,13 +1,14 @@
 """A lease, which lets only one process write to a folder in a store: stores have no locks.
 
 The file ``lease.json`` names the process that writes, its owner, which rewrites the file every few seconds
-with a higher count. A second process that wants to write watches the count by its own monotonic clock, so
-that clocks that differ or jump do not matter. If the count stays the same for ``STALE_SECONDS``, the lease is
-stale and is removed. An owner on the same machine that has ended is detected at once.
+with a higher count. A second process that wants to write looks at the count every second; no clock matters.
+If the count stays the same for ``STALE_SECONDS`` of looks, the lease is stale and is removed. An owner on the
+same machine that has ended is detected at once.
 """
 
 import atexit
 import json
+import math
 import os
 import socket
 import threading
@@ -121,8 +122,6 @@ class Lease:
 
     def _renew(self) -> None:
         with self._guard:
-            if self._ended.is_set():
-                return
             self._lost = self._lost or _read(self._file).get("owner") != self._owner
             if not self._lost:
                 self._count += 1
@@ -147,15 +146,16 @@ class Lease:
 def live(folder: Place) -> bool:
     """Whether a process is probably writing to ``folder``, for status reports.
 
-    The time in the lease is compared with this machine's clock, so a clock that is wrong gives a wrong
-    answer.
+    The time in the lease is compared with this machine's clock, so clocks that differ by more than
+    ``STALE_SECONDS`` give a wrong answer: a lease of the future counts as stale, or else that of a process
+    that was killed could count as live for hours.
     """
     try:
         about = json.loads((folder / LEASE).read_bytes())
         age = (datetime.now(UTC) - datetime.fromisoformat(about["time"])).total_seconds()
     except Exception:  # no lease, or one that cannot be read
         return False
-    return not _gone(about) and age < STALE_SECONDS
+    return not _gone(about) and abs(age) < STALE_SECONDS
 
 
 def _outlive(file: Place, say: Say) -> None:
@@ -167,8 +167,8 @@ def _outlive(file: Place, say: Say) -> None:
             f"{name} was writing to {file.parent}; "
             f"waiting up to {STALE_SECONDS:.0f} s to see whether it is still running"
         )
-        end = time.monotonic() + STALE_SECONDS
-        while time.monotonic() < end:
+        # Looks are counted, not time: while a file system does not answer, its owner cannot renew it either.
+        for _ in range(math.ceil(STALE_SECONDS / _LOOK_SECONDS)):
             time.sleep(_LOOK_SECONDS)
             now = _read(file)
             if now and now != first:

@@ -5,13 +5,14 @@ the process ends in any way. Other machines do not see this lock of a folder on 
 there a lease is added; in a store, a lease takes the place of the lock. On Windows there is no protection.
 """
 
+import errno
 import os
 import time
 from pathlib import Path
 
 from upath import UPath
 
-from pairsmith.core.errors import BusyError, FolderError
+from pairsmith.core.errors import BusyError, FolderError, StorageError
 from pairsmith.core.paths import Place
 from pairsmith.runs.lease import Lease, Say, live
 from pairsmith.runs.log import flush
@@ -23,6 +24,9 @@ except ImportError:  # Windows
 
 _MOMENT = 0.2
 """Seconds after which a lock is tried a second time."""
+
+_REMOVED = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+"""The errors of a path whose folder is gone; ESTALE: it was removed by another machine."""
 
 _MOUNTS = Path("/proc/self/mountinfo")
 NETWORK = {
@@ -125,8 +129,10 @@ def _is_there(folder: Path) -> bool:
     """Whether the folder that this process has locked under the path ``folder`` is still there."""
     try:
         return os.path.samestat(os.fstat(_held[folder]), folder.stat())
-    except FileNotFoundError:
-        return False
+    except OSError as error:
+        if error.errno in _REMOVED:
+            return False
+        raise StorageError(f"{folder} cannot be read: {error.strerror}") from error
 
 
 def check(folder: Place) -> None:

@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -223,19 +224,24 @@ def _answers(host: str, port: int) -> bool:
     return True
 
 
-def _connect(address: str | None) -> Any:
-    """Ray, connected to the cluster at ``address`` or to a new one on this machine."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-    except ImportError:
-        raise MissingExtra("ray", "ray") from None
+def check_cluster(address: str | None) -> None:
+    """Raise an error if Ray is not installed, or if nothing answers at ``address``; Ray is not started."""
+    if find_spec("ray") is None:
+        raise MissingExtra("ray", "ray")
     host_and_port = _HOST_AND_PORT.fullmatch(address or "")
     if host_and_port and not _answers(host_and_port[1], int(host_and_port[2])):
         raise SettingsError(
             f"--ray-address {address}: nothing answers there; leave it out to start a cluster on this machine"
         )
+
+
+def _connect(address: str | None) -> Any:
+    """Ray, connected to the cluster at ``address`` or to a new one on this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    check_cluster(address)
+    import ray
+
     if ray.is_initialized():
         raise SettingsError("this process is already connected to Ray; call ray.shutdown() first")
     handler = signal.getsignal(signal.SIGTERM)

@@ -314,7 +314,8 @@ def _why_not_created(folder: Path, error: OSError) -> str:
     """The message for a folder that cannot be created."""
     if file := next((path for path in (folder, *folder.parents) if path.is_file()), None):
         return f"cannot write {folder}: {file} is a file, so no folder can be there; give another folder"
-    why = _CAUSES.get(error.errno or 0) or error.strerror or str(error)
+    cause = _CAUSES.get(error.errno or 0) if error.errno != errno.ENOENT else None  # no folder was there
+    why = cause or error.strerror or str(error)
     if error.errno == errno.ENOSPC:
         return f"cannot write {folder}: {why} ({_free(folder)}); make room, or give another folder"
     return f"cannot write {folder}: {why}; give a folder that you may write to"

@@ -9,6 +9,7 @@ another fingerprint is refused with a message that lists the differences, unless
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -17,12 +18,12 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
-from pairsmith.core.errors import FolderError, SettingsError, redacted
+from pairsmith.core.errors import DamagedError, FolderError, SettingsError, redacted
 from pairsmith.core.paths import MANIFEST, Place, size_of
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render_card
-from pairsmith.runs.claim import Run, claim
+from pairsmith.runs.claim import Run, claim, refuse_foreign, refuse_other_work
 from pairsmith.runs.existing import (
     clear_strays,
     entries_of,
@@ -43,6 +44,7 @@ from pairsmith.runs.folder import (
     ShardEntry,
     ShardTotals,
     file_name,
+    read_manifest,
     read_parquet,
     run_of,
 )
@@ -126,10 +128,11 @@ class FolderWriter:
             )
         base = identity.base(growth.settings if growth else ())
         if run.rank and not run.within:
+            _refuse_whole(run, identity, growth)
             refuse_other_ranks(run, identity, base)
         # The journal is first read when this process has locked the folder.
         journal = cache(partial(Journal.read, run.out))
-        extends = partial(_extends, run, identity, growth, journal)
+        extends = partial(_extends, run.out, identity, growth, journal)
         earlier = claim(run, identity, MANIFEST, lambda _: read_or_mend(run), extends)
         if run.fresh:
             earlier = None
@@ -363,13 +366,22 @@ class FolderWriter:
         self._begin(manifest)
 
 
+def _refuse_whole(run: Run, identity: Identity, growth: Growth | None) -> None:
+    """Raise ``FolderError`` if the share of a rank could never be put into the folder of all ranks."""
+    refuse_foreign(run.whole, MANIFEST)
+    if size_of(run.whole / MANIFEST) is not None:
+        extends = partial(_extends, run.whole, identity, growth, cache(partial(Journal.read, run.whole)))
+        with suppress(DamagedError):  # whoever puts the shares together restores the manifest
+            refuse_other_work(run, run.whole, read_manifest(run.whole), identity, extends)
+
+
 def _extends(
-    run: Run, identity: Identity, growth: Growth | None, journal: Callable[[], Journal], earlier: Manifest
+    out: Place, identity: Identity, growth: Growth | None, journal: Callable[[], Journal], earlier: Manifest
 ) -> bool:
     """Whether the work to be done includes all finished work of an earlier run with another identity."""
     entries = entries_of(earlier, journal()).values()
     if earlier.step == identity.step and not earlier.complete and not entries and not journal().bad:
-        return not has_saved_parts(run.out)  # nothing would be lost
+        return not has_saved_parts(out)  # nothing would be lost
     if growth is None or not only_adds(earlier, identity, growth.settings):
         return False
     return all(map(growth.holds, entries))

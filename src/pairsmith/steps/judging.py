@@ -68,20 +68,25 @@ def judge_pairs(
     }
     if options.judge == "likelihood":
         deciding |= likelihood_record(options.cue)
-    description, meaning = SCORES_OF_PAIRS[options.judge]
-    return _judge_shards(
-        lambda number: next(row_shards(pairs, options.shard_size, [number])).rows,
-        equal_shards(pairs.num_rows, options.shard_size),
-        options,
-        revision,
-        run,
-        identity=Identity.of("score", deciding, inputs, {"model": revision}),
-        schema=pa.schema([("id", pa.string()), _SCORE]),
+    sizes = equal_shards(pairs.num_rows, options.shard_size)
+    schema = pa.schema([("id", pa.string()), _SCORE])
+    identity = Identity.of("score", deciding, inputs, {"model": revision})
+    writer = start_part(run, identity, schema, planned=len(sizes))
+    if writer.finished:
+        return writer.folder()
+    commit_each(
+        writer,
+        partial(_load, options, learns_from and learns_from(), revision, schema),
+        partial(row_shards, pairs, options.shard_size),
+        sizes,
+        ExecutorChoice(options.executor, options.workers, options.ray_address),
         title="score",
         unit="pairs",
-        card=_card(options, "pairs", f"Pairs by their ids, and {description}.", meaning, "pairs' texts"),
-        learns_from=learns_from,
+        model=options.model,
     )
+    description, meaning = SCORES_OF_PAIRS[options.judge]
+    description = f"Pairs by their ids, and {description}."
+    return writer.finish(_card(options, "pairs", description, meaning, "pairs' texts"))
 
 
 def judge_texts(
@@ -109,67 +114,39 @@ def judge_texts(
         deciding: the settings that decide the rows.
         inputs: the hashes of the sources of the rows.
     """
-    by_likelihood = options.judge == "likelihood"
     decides: dict[str, JSON] = {
         "judge_kind": options.judge,
         "dtype": options.dtype,
         "shard_size": options.shard_size,
         **deciding,
     }
-    if by_likelihood:
+    if options.judge == "likelihood":
         decides |= CUT
-    return _judge_shards(
-        (lambda number: _swapped(shard(number))) if by_likelihood else shard,
-        sizes,
-        options,
-        revision,
-        run,
-        identity=Identity.of("score", decides, inputs, {"judge": revision}),
-        schema=pa.schema([_SCORE]),
-        title="judge",
-        unit="texts",
-        card=_card(options, "texts", "How well texts answer queries.", "higher is better", "texts"),
-    )
-
-
-def _swapped(rows: pa.Table) -> pa.Table:
-    """The rows with input and output exchanged."""
-    return pa.table({"input": rows["output"], "output": rows["input"]})
-
-
-def _judge_shards(
-    shard: Callable[[int], pa.Table],
-    sizes: Sequence[int],
-    options: JudgeOptions,
-    revision: str,
-    run: Run,
-    *,
-    identity: Identity,
-    schema: pa.Schema,
-    title: str,
-    unit: str,
-    card: Card,
-    learns_from: Callable[[], JudgeExamples] | None = None,
-) -> DatasetFolder:
-    """Score the rows that ``shard`` returns, shard by shard; finished shards are kept in the run's folder.
-
-    The result has the columns of ``schema``: ``score`` and perhaps the rows' ``id``. ``title`` and ``unit``
-    are those of the progress.
-    """
+    schema = pa.schema([_SCORE])
+    identity = Identity.of("score", decides, inputs, {"judge": revision})
     writer = start_part(run, identity, schema, planned=len(sizes))
     if writer.finished:
         return writer.folder()
     commit_each(
         writer,
-        partial(_load, options, learns_from and learns_from(), revision, schema),
-        lambda numbers: (RowShard(number, shard(number)) for number in numbers),
+        partial(_load, options, None, revision, schema),
+        lambda numbers: (RowShard(number, _as_judged(shard(number), options)) for number in numbers),
         sizes,
         ExecutorChoice(options.executor, options.workers, options.ray_address),
-        title=title,
-        unit=unit,
+        title="judge",
+        unit="texts",
         model=options.model,
     )
-    return writer.finish(card)
+    return writer.finish(
+        _card(options, "texts", "How well texts answer queries.", "higher is better", "texts")
+    )
+
+
+def _as_judged(rows: pa.Table, options: JudgeOptions) -> pa.Table:
+    """The rows as the judge reads them: a language model reads the text before the query."""
+    if options.judge != "likelihood":
+        return rows
+    return pa.table({"input": rows["output"], "output": rows["input"]})
 
 
 def _load(
@@ -208,4 +185,4 @@ def seconds_to_judge(
         return 0.0, 0.0  # an earlier step will make them
     sides = [[side[i % len(side)] for i in range(_SAMPLE)] for side in (queries, texts)]
     rows = pa.table({"input": sides[0], "output": sides[1]})
-    return timed_judge(options, before, _swapped(rows) if options.judge == "likelihood" else rows)
+    return timed_judge(options, before, _as_judged(rows, options))

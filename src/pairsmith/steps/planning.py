@@ -82,11 +82,7 @@ def load_search_encoder(
 
 
 def search_seconds(
-    search: "Callable[[Tensor, Tensor, int], object]",
-    k: int,
-    width: int,
-    queries: int,
-    others: int,
+    search: "Callable[[Tensor, Tensor, int], object]", k: int, width: int, queries: int, others: int
 ) -> float:
     """The seconds for each comparison of a query vector and another vector, measured on random vectors.
 

@@ -39,7 +39,7 @@ class WithEarlier(Generic[T, E]):
     left: int = 0
 
 
-Shard = RecordShard[WithEarlier[T, E]]
+ShardWithEarlier = RecordShard[WithEarlier[T, E]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Reuse(Generic[T, E]):
         rows: the plural of their rows, such as ``questions``.
     """
 
-    fill: Callable[[RecordShard[T]], Shard[T, E]]
-    merge: Work[Shard[T, E], RowsAndRejects]
+    fill: Callable[[RecordShard[T]], ShardWithEarlier[T, E]]
+    merge: Work[ShardWithEarlier[T, E], RowsAndRejects]
     path: str
     items: str
     rows: str
@@ -161,7 +161,7 @@ class EarlierRows:
 
 def commit_reusing(
     writer: FolderWriter,
-    load: Load[Shard[T, E], RowsAndRejects],
+    load: Load[ShardWithEarlier[T, E], RowsAndRejects],
     shards: Callable[[Sequence[int]], Iterable[RecordShard[T]]],
     sizes: Sequence[int],
     where: ExecutorChoice,
@@ -176,9 +176,9 @@ def commit_reusing(
     With ``reuse``, shards whose items all keep their rows are committed first.
     """
     progress = writer.run.progress
-    fill: Callable[[RecordShard[T]], Shard[T, E]] = reuse.fill if reuse else _without_earlier
+    fill: Callable[[RecordShard[T]], ShardWithEarlier[T, E]] = reuse.fill if reuse else _without_earlier
 
-    def filled(numbers: Sequence[int]) -> Iterable[Shard[T, E]]:
+    def filled(numbers: Sequence[int]) -> Iterable[ShardWithEarlier[T, E]]:
         return map(fill, shards(numbers))
 
     if reuse:
@@ -202,5 +202,5 @@ def commit_reusing(
     commit_each(writer, load, filled, sizes, where, title=title, unit=unit, model=model)
 
 
-def _without_earlier(shard: RecordShard[T]) -> Shard[T, Any]:
+def _without_earlier(shard: RecordShard[T]) -> ShardWithEarlier[T, Any]:
     return RecordShard(shard.number, tuple(map(WithEarlier, shard.records)))

@@ -8,7 +8,7 @@ import mmap
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, Self
@@ -196,7 +196,7 @@ class NeighbourFile:
             neighbours = self.read(texts.start, texts.stop)
             columns = (neighbours.ids, neighbours.similarities)
             yield texts.start, Neighbours(*(column[:, :most].contiguous() for column in columns))
-            self._release()
+            self.release()
 
     def write(self, first: int, neighbours: Neighbours) -> None:
         """Write the first ``width`` neighbours of consecutive texts, from number ``first`` on."""
@@ -206,9 +206,19 @@ class NeighbourFile:
         # As an unsigned number, -1 is NO_NEIGHBOUR.
         self.ids[rows, :width] = neighbours.ids[:, :width].numpy().astype(np.uint32)
         self.similarities[rows, :width] = neighbours.similarities[:, :width].numpy()
-        self._release()
+        self.release()
 
-    def _release(self) -> None:
+    def of_ranks(self, ranks: slice) -> Self:
+        """The neighbours at some ranks, in the same file; the nearest has the rank 0."""
+        return replace(self, ids=self.ids[:, ranks], similarities=self.similarities[:, ranks])
+
+    def counts(self) -> NDArray[np.int64]:
+        """The number of neighbours of each text, ``(n,)`` int64."""
+        return np.concatenate(
+            [np.zeros(0, np.int64), *((part.ids >= 0).sum(dim=1).numpy() for _, part in self.parts())]
+        )
+
+    def release(self) -> None:
         """Take the file's pages out of this process's memory; they are read from the file when needed again.
 
         Otherwise the memory of the process would grow with the file, 8 bytes for each neighbour.

@@ -13,23 +13,23 @@ from pairsmith.runs import Run, hash_source, refuse_source
 S = TypeVar("S", bound=Settings)
 
 
-Sources = str | Sequence[str] | None
+SourceNames = str | Sequence[str] | None
 """The value of a setting that names one source, several, or perhaps none."""
 
 
-def hashes(name: str, sources: Sources) -> dict[str, str]:
+def hashes(name: str, sources: SourceNames) -> dict[str, str]:
     """The hash of each source, under the keys ``name 1``, ``name 2``, …"""
     return {f"{name} {number}": hash_source(source) for number, source in enumerate(_each(sources), start=1)}
 
 
-def refuse_sources(run: Run, **sources: Sources) -> None:
+def refuse_sources(run: Run, **sources: SourceNames) -> None:
     """Refuse to overwrite a source that the step reads; ``sources`` are given by the names of the options."""
     for option, value in sources.items():
         for source in _each(value):
             refuse_source(run, **{option: source})
 
 
-def _each(sources: Sources) -> Sequence[str]:
+def _each(sources: SourceNames) -> Sequence[str]:
     return [sources] if isinstance(sources, str) else sources or ()
 
 

@@ -2,9 +2,11 @@
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,7 +17,6 @@ from pairsmith.data.sources import open_source
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.steps.planning import counted, first_items
-from pairsmith.steps.step import Step
 
 SLICE = 256
 """Largest number of rows in a slice."""
@@ -27,12 +28,14 @@ _GROWTH = 4
 """The factor from the number of rows of a slice to that of the next slice."""
 
 
-def plan_by_slice(step: Step, settings: Settings, before: Before) -> Estimate:
-    """Run the step on one row and then on larger and larger slices, and extrapolate from the time per row.
+def plan_by_slice(
+    work: Callable[[Any, Run], object], rows_setting: str, settings: Settings, before: Before
+) -> Estimate:
+    """Do the work on one row and then on larger and larger slices, and extrapolate from the time per row.
 
-    ``step.planned_rows_setting`` is the name of the setting whose source is cut into slices.
+    ``rows_setting`` is the name of the setting whose source is cut into slices.
     """
-    source = getattr(settings, step.planned_rows_setting)
+    source = getattr(settings, rows_setting)
     rows, count = first_items((dict(row) for _, row in open_source(source).rows()), SLICE)
     count = counted(source, before, count)
     limit = getattr(settings, "limit", None) or count
@@ -48,8 +51,8 @@ def plan_by_slice(step: Step, settings: Settings, before: Before) -> Estimate:
             lines = (json.dumps(row, ensure_ascii=False, default=str) for row in rows[:first])
             file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             begun = time.monotonic()
-            slice_settings = settings.model_copy(update={step.planned_rows_setting: str(file)})
-            result = step.run(slice_settings, Run(out, Silent()))
+            slice_settings = settings.model_copy(update={rows_setting: str(file)})
+            result = work(slice_settings, Run(out, Silent()))
             seconds = time.monotonic() - begun
             table = result.table() if isinstance(result, DatasetFolder) else None
             return _Trial(first, seconds, sum(f.stat().st_size for f in files_below(out).values()), table)

@@ -10,8 +10,10 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pairsmith.core.errors import StorageError
 from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.model_names import check_name
+from pairsmith.core.paths import MANIFEST, Place, reaching, size_of
 from pairsmith.core.settings import Settings, option_name
 
 if TYPE_CHECKING:
@@ -59,6 +61,10 @@ class Step:
         if run.kept and isinstance(settings, WorkerSettings):
             from pairsmith.runs.array_job import rank_of, run_rank
 
+            if settings.executor == "ray" and not _is_begun(run.out):
+                from pairsmith.runs.ray_executor import check_cluster
+
+                check_cluster(settings.ray_address)  # so that a wrong address leaves no begun folder
             if rank := rank_of(settings):
                 run_rank(work, settings, rank, run)
                 return None
@@ -77,7 +83,8 @@ class Step:
         """The function that estimates the cost of the step."""
         planner: Callable[..., Estimate]
         if self.planned_rows_setting:
-            planner = partial(imported("pairsmith.steps.slice_plan:plan_by_slice"), self)
+            plan_by_slice = imported("pairsmith.steps.slice_plan:plan_by_slice")
+            planner = partial(plan_by_slice, self.run, self.planned_rows_setting)
         else:
             planner = imported(self.plan) if self.plan else imported(str(self.work)).plan
         return planner
@@ -97,6 +104,11 @@ class Step:
         if self.previews(settings):
             return False
         return not self.folder_setting or bool(getattr(settings, self.folder_setting))
+
+
+def _is_begun(folder: Place) -> bool:
+    with reaching(folder, StorageError):
+        return size_of(folder / MANIFEST) is not None
 
 
 def imported(name: str) -> Any:

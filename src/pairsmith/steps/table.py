@@ -263,7 +263,7 @@ STEPS: StepTable = {
         "pairsmith.steps.evaluate.paraphrase:evaluate_paraphrase",
         "Evaluate token vectors on paraphrase detection.",
         figures=(
-            *("auroc", "count", "positives", "layer", "layers.LAYER", "trained_on"),
+            *("auroc", "count", "positives", "layer", "correlation", "layers.LAYER", "trained_on"),
             *(
                 f"few_shot.{way}.{name}"
                 for way in ("frozen", "tuned")

@@ -189,6 +189,8 @@ class BestStepCallback(TrainerCallback):
             control.should_save = True
         if state.global_step >= state.max_steps:
             control.should_save = False  # nothing would resume from the last step
+        if control.should_save and self.checkpoints is not None and self.processes.writes:
+            self.checkpoints.check()  # before the trainer writes, which would make a moved folder again
 
     @property
     def _saves_at_any_step(self) -> bool:

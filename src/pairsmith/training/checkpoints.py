@@ -57,11 +57,11 @@ class Checkpoints:
     """The checkpoints of a training, in ``folder`` on this machine.
 
     If ``where`` is a URL, each checkpoint is also copied to that store. ``logs`` is the place of the
-    training's TensorBoard logs; None for no logs.
+    training's TensorBoard logs; None for no logs. ``locked`` is the folder that the training has locked.
     """
 
-    def __init__(self, where: Place, logs: Place | None = None) -> None:
-        self.logs = logs
+    def __init__(self, where: Place, logs: Place | None = None, locked: Place | None = None) -> None:
+        self.logs, self._locked = logs, locked
         self._store = where if isinstance(where, UPath) else None
         if isinstance(where, Path):
             self.folder = where
@@ -71,7 +71,13 @@ class Checkpoints:
 
     def part(self, name: str, shown: str) -> "Checkpoints":
         """The checkpoints of one part of a training, such as one learning rate; ``shown`` names its logs."""
-        return Checkpoints((self._store or self.folder) / name, self.logs / shown if self.logs else None)
+        logs = self.logs / shown if self.logs else None
+        return Checkpoints((self._store or self.folder) / name, logs, self._locked)
+
+    def check(self) -> None:
+        """Raise ``FolderError`` if another process writes to the training's folder, or it was moved."""
+        if self._locked is not None:
+            lock.check(self._locked)
 
     def final(self, total: int) -> BestSoFar | None:
         """The results in the checkpoint of the last step, with the best weights; None without one."""
@@ -81,6 +87,7 @@ class Checkpoints:
 
     def seal(self, step: int, results: BestSoFar) -> None:
         """Add the validation results to the checkpoint of ``step``, and mark it complete with a record."""
+        self.check()
         checkpoint = self.folder / f"checkpoint-{step}"
         with storage_errors(checkpoint):
             checkpoint.mkdir(parents=True, exist_ok=True)
@@ -100,7 +107,7 @@ class Checkpoints:
         }
         write_json(checkpoint / CHECKPOINT_RECORD, record)
         if self._store is not None:
-            lock.check(self._store.parent)
+            self.check()  # again, as writing the files may have taken long
             upload(checkpoint, self._store / checkpoint.name, last=CHECKPOINT_RECORD)
             with storage_errors(self._store):
                 for other in _records(self._store):

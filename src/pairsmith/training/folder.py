@@ -52,7 +52,7 @@ class ModelFolder:
     def __init__(self, out: Place, identity: Identity, sources: Sources) -> None:
         self._out = out
         self.step, self.sources = identity.step, sources
-        self.checkpoints = Checkpoints(out / CHECKPOINTS, out / LOGS_FOLDER)
+        self.checkpoints = Checkpoints(out / CHECKPOINTS, out / LOGS_FOLDER, locked=out)
         self._identity = identity
         self.finished = False
 
@@ -104,6 +104,7 @@ class ModelFolder:
             ) from error
         provenance = Provenance(citations=self.sources.citations, credits=self.sources.credits)
         about = provenance.model_dump(mode="json")
+        lock.check(self._out)  # again, as writing the model may have taken long
         self._save({"complete": True, **training, "files": files, "about": redacted_values(about)})
         self.checkpoints.remove()
         lock.release(self._out)

@@ -346,8 +346,13 @@ def test_a_folder_that_is_called_like_a_hub_data_set_is_read(tmp_path, monkeypat
 
 
 def test_a_file_to_test_on_wants_one_to_learn_from(student, tmp_path):
-    for source in (conll(tmp_path / "test.conll", SENTENCES), str(tmp_path)):
-        with pytest.raises(InputError, match=r"give tagged sentences to train on as --train"):
+    file = conll(tmp_path / "test.conll", SENTENCES)
+    remedy = "; give tagged sentences to train on as --train"
+    for source, fault in (
+        (file, f"^{file} is no folder with splits"),
+        (str(tmp_path), "_0.words does not exist"),
+    ):
+        with pytest.raises(InputError, match=fault + remedy):
             evaluate_ner(settings(student, source), Run(tmp_path / "out", Silent()))
 
 

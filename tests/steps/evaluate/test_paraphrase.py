@@ -71,6 +71,9 @@ def test_the_layer_is_the_one_that_people_agree_with(tmp_path, tiny_bert, data, 
     assert results["layer"] == layer
     expected = [round(100 * np.corrcoef(column, people)[0, 1], 2) for column in every.T]
     assert list(results["layers"].values()) == pytest.approx(expected)
+    assert results["correlation"] == pytest.approx(max(expected))
+    line = f"correlation of layer {layer} with the human scores, ×100: {max(expected):.2f}"
+    assert line in paraphrase_table(results).splitlines()
 
 
 def test_each_language_counts_alike_in_the_choice_of_the_layer(tmp_path, tiny_bert, data):
@@ -367,3 +370,5 @@ def test_a_layer_that_judges_all_alike_agrees_with_nobody(tmp_path, tiny_bert, d
     path.write_text("".join(["sentence1\tsentence2\tscore\n", *rows]))
     results = run(tmp_path, tiny_bert, data=data, judgements=str(path))
     assert results["layers"] == {"1": None, "2": None}
+    assert results["correlation"] is None
+    assert "correlation" not in paraphrase_table(results)

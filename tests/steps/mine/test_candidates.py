@@ -1,8 +1,6 @@
 """Neighbours merged and scored in parts, against those in memory."""
 
-import re
 import weakref
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.memory import kilobytes_in_memory, tells_what_is_in_memory
 
 from pairsmith.methods.mining.candidates import NeighboursInMemory, score_candidates
 from pairsmith.runs import storage
@@ -119,7 +118,7 @@ def test_parts_are_cut_by_their_neighbours(tmp_path, monkeypatch, width, texts):
     assert max(part.ids.numel() for _, part in parts) == texts * width
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells what is in memory")
+@tells_what_is_in_memory
 def test_parts_that_were_read_or_written_do_not_stay_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(search_parts, "PAIRS_AT_ONCE", 1000)
     near = NeighbourFile.empty(1000, 100, tmp_path / "near")
@@ -130,12 +129,6 @@ def test_parts_that_were_read_or_written_do_not_stay_in_memory(tmp_path, monkeyp
     assert kilobytes_in_memory(tmp_path / "near") < 100
     assert [int(part.ids[0, 0]) for _, part in near.parts()] == list(range(0, 1000, 10))
     assert kilobytes_in_memory(tmp_path / "near") < 100
-
-
-def kilobytes_in_memory(file):
-    """How much of a mapped file is in the memory of this process."""
-    _, mapping = Path("/proc/self/smaps").read_text().split(f" {file}\n")
-    return int(re.search(r"Rss: +(\d+) kB", mapping)[1])
 
 
 def test_passes_over_stretches_that_hold_fewer_than_k(tmp_path):

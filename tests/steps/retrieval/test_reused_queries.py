@@ -177,7 +177,7 @@ def test_a_plan_counts_what_is_left(some_kept, world, model, written_for, monkey
     tmp, write = world
     tried = []
 
-    def by_slice(step, given, before):
+    def by_slice(work, rows_setting, given, before):
         assert given.reuse is None
         tried.append(given.limit)
         return Estimate(seconds=60.0, memory=1, disk=1_000_000, rows={"train": 8})

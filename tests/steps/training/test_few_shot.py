@@ -38,7 +38,7 @@ from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.training.biencoder import train_biencoder
 from pairsmith.steps.training.crossencoder import retrieved, train_crossencoder
 from pairsmith.steps.training.reader import train_reader
-from pairsmith.steps.training.reading import read_question_seeds, read_seeds
+from pairsmith.steps.training.reading import read_question_seeds, read_seeds, read_validation_questions
 from pairsmith.steps.training.settings import (
     TrainBiencoderSettings,
     TrainCrossencoderSettings,
@@ -616,6 +616,15 @@ def test_questions_are_the_same_by_their_text_passage_and_answers(tmp_path):
     seeds = read_question_seeds(write(tmp_path / "seeds.jsonl", rows))
     assert [example.id for example in seeds.examples] == ["0", "1", "3"]
     assert seeds.repeated == 1
+
+
+@pytest.mark.parametrize("read", [read_question_seeds, read_validation_questions])
+def test_a_reader_is_told_all_faulty_rows_at_once(tmp_path, read):
+    rows = [
+        {"question": "who?", "context": "Ann and Bob.", "answers": gold} for gold in ("Eve", "Ann", "Kim")
+    ]
+    with pytest.raises(InputError, match=r"2 of 3 rows have a fault:\nseeds.jsonl:1: (.*)\nseeds.jsonl:3: "):
+        read(write(tmp_path / "seeds.jsonl", rows))
 
 
 def test_a_summary_that_is_missing_is_said(corpora, tiny_bert):

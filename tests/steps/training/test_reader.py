@@ -530,7 +530,7 @@ def mined(tmp_path):
 )
 def test_so_many_questions_are_added_in_their_order(mined, extra, expected):
     given = settings(added=list(map(str, mined)), extra=extra)
-    assert [example.id for example in added_questions(given, [])] == [f"q{number}" for number in expected]
+    assert [example.id for example in added_questions(given, [])[0]] == [f"q{number}" for number in expected]
 
 
 def test_added_questions_do_not_repeat_seeds_or_validation_questions(tmp_path):
@@ -538,9 +538,24 @@ def test_added_questions_do_not_repeat_seeds_or_validation_questions(tmp_path):
     added, others = write(tmp_path / "added.jsonl", rows), write(tmp_path / "others.jsonl", rows[1:3])
     excluded = list(read_questions(str(others)))
     given = settings(added=[str(added)])
-    assert [example.id for example in added_questions(given, excluded)] == ["q0", "q3"]
+    kept, repeats = added_questions(given, excluded)
+    assert ([example.id for example in kept], repeats) == (["q0", "q3"], 2)
     given = settings(added=[str(added)], extra=1)
-    assert [example.id for example in added_questions(given, excluded)] == ["q0"]
+    kept, repeats = added_questions(given, excluded)
+    assert ([example.id for example in kept], repeats) == (["q0"], 0)  # the others were not read
+
+
+def test_how_many_added_questions_were_left_out_is_said_and_in_the_card(
+    tiny_bert, seeds, mined, tmp_path, capsys
+):
+    added = [str(mined[0]), str(seeds)]
+    train_reader(settings(tiny_bert, seeds, added=added, steps=1), Run(tmp_path / "out", Progress()))
+    count = len(QUESTIONS)
+    said = f"{count} of {count + 3} added questions repeat other examples and are left out"
+    assert said in capsys.readouterr().err
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| added questions | 3 |" in card
+    assert f"| added questions left out as repeats | {count} |" in card
 
 
 @pytest.mark.parametrize(("extra", "count"), [(None, 5), (3, 3), (9, 5)])

@@ -10,7 +10,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.data.schemas import LABELLED_TEXT, SCORED_PAIR, LabelledText, ScoredPair, to_table
 from pairsmith.tools.report.giveaways import giveaways
 from pairsmith.tools.report.overlap import known_texts
-from pairsmith.tools.report.rows import OTHERS, Shared, digest, label_name, tally, with_sample, words
+from pairsmith.tools.report.rows import OTHERS, Shared, digest, shown_label, tally, with_sample, words
 from pairsmith.tools.report.similarity import confused, cosines, shared_words, told_apart
 
 
@@ -101,7 +101,7 @@ def test_rows_are_read_some_at_a_time_whatever_the_shards(tmp_path):
 
 
 def test_labels_are_written_without_needless_digits():
-    assert [label_name(label) for label in (0.5, 1.0, "news", 3, True)] == ["0.5", "1", "news", "3", "True"]
+    assert [shown_label(label) for label in (0.5, 1.0, "news", 3, True)] == ["0.5", "1", "news", "3", "True"]
 
 
 def test_shared_words_by_hand():

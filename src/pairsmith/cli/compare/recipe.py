@@ -29,7 +29,7 @@ class Trial:
 
     @property
     def data(self) -> str:
-        """The name of the step that takes the rows; the steps for the model and its score begin with it."""
+        """The name of the step that takes the rows, with which those of its model and its score begin."""
         return f"{'-and-'.join(self.ways)}-{self.rows}" if self.ways else LABELLED
 
     @property

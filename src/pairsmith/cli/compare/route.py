@@ -19,7 +19,8 @@ from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of
 from pairsmith.cli.compare.tokens import written_tokens
 from pairsmith.cli.figures import figure_fault, figure_forms
 from pairsmith.cli.recipes import Recipe, load_recipe
-from pairsmith.cli.running import RUN_RECORD, figure_of, run_recipe
+from pairsmith.cli.run_record import RUN_RECORD
+from pairsmith.cli.running import figure_of, run_recipe
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import FolderError, SettingsError, StorageError
 from pairsmith.core.paths import Place

@@ -105,26 +105,17 @@ def train_classifier_on(
         vectors = text_unit_vectors(
             encoder, [*texts, *held_out], batch_size=options.batch_size, advance=bar.advance
         )
-    train_vectors, gold = vectors[: len(texts)], np.array([names.index(label) for label in labels])
-    curve: dict[float, tuple[float, float]] = {}
-    measured_on = ""
+    gold = np.array([names.index(label) for label in labels])
     learned = frozenset(map(fingerprint_of, texts))
     if both := sum(fingerprint_of(text) in learned for text in held_out):
         shown.say(f"{both:,} of {len(held_out):,} validation texts are learned too: C may come out too high")
-    if validation:
-        measured_on = f"{len(held_out):,} validation texts"
-        answers = np.array([names.index(label) for label in validation.labels])
-        parts = [(np.arange(len(texts)), len(texts) + np.arange(len(held_out)))]
-        curve = _losses(vectors, np.concatenate([gold, answers]), parts, options, len(names))
-    elif (folds := min(FOLDS, int(np.bincount(gold).min()))) > 1 and len(options.c) > 1:
-        measured_on = "cross-validation"
-        cut = StratifiedKFold(folds, shuffle=True, random_state=options.seed)
-        curve = _losses(train_vectors, gold, list(cut.split(train_vectors, gold)), options, len(names))
-    elif len(options.c) > 1:
+    answers = [names.index(label) for label in validation.labels] if validation else []
+    curve, measured_on = _curve(vectors, gold, answers, options, len(names))
+    if len(options.c) > 1 and not curve:
         shown.say(f"a label has a single text, so C cannot be chosen; it is {_middle(options.c):g}")
     # The lowest loss, and of equal ones the lowest C.
     best = min(sorted(curve), key=lambda c: curve[c][0]) if curve else _middle(options.c)
-    weight, bias = fit_head(train_vectors, gold, best, balanced=options.balanced)
+    weight, bias = fit_head(vectors[: len(texts)], gold, best, balanced=options.balanced)
     classifier = TextClassifier(encoder, tuple(names), weight, bias, learned)
     counts = {name: labels.count(name) for name in names}
     seconds = time.monotonic() - begun
@@ -177,6 +168,26 @@ def distinct(rows: LabelledTexts) -> tuple[list[str], list[str], int, int]:
     kept = {text_of[name]: next(iter(labels)) for name, labels in labels_of.items() if len(labels) == 1}
     contradicting = sum(len(labels_of[fingerprint]) > 1 for fingerprint in fingerprints)
     return list(kept), list(kept.values()), len(rows.texts) - len(kept) - contradicting, contradicting
+
+
+def _curve(
+    vectors: Float32s, gold: NDArray[np.int64], answers: Sequence[int], options: ClassifierOptions, count: int
+) -> tuple[dict[float, tuple[float, float]], str]:
+    """The ``_losses`` of each C, and on what they were measured; empty if C cannot or need not be chosen.
+
+    ``vectors`` are those of the training texts, whose labels are ``gold``, and then those of the validation
+    texts, whose labels are ``answers``. Without these, the measure is cross-validation.
+    """
+    size = len(gold)
+    if answers:
+        parts = [(np.arange(size), np.arange(size, len(vectors)))]
+        labels = np.concatenate([gold, np.array(answers)])
+        return _losses(vectors, labels, parts, options, count), f"{len(answers):,} validation texts"
+    folds = min(FOLDS, int(np.bincount(gold).min()))
+    if folds < 2 or len(options.c) < 2:
+        return {}, ""
+    cut = StratifiedKFold(folds, shuffle=True, random_state=options.seed)
+    return _losses(vectors, gold, list(cut.split(vectors, gold)), options, count), "cross-validation"
 
 
 def _losses(

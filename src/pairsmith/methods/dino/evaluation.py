@@ -110,14 +110,11 @@ def sts_cosines(encode: Encode, suites: Sequence[StsSuite]) -> dict[str, dict[st
     rows = {text: row for row, text in enumerate(texts)}
 
     def of_pairs(pairs: Sequence[GradedPair]) -> Float64s:
-        first, second = ([rows[text] for text in side] for side in _sides(pairs))
+        first = [rows[pair.sentence1] for pair in pairs]
+        second = [rows[pair.sentence2] for pair in pairs]
         return cosine_similarity_rows(vectors[first], vectors[second])
 
     return {suite.name: {name: of_pairs(pairs) for name, pairs in suite.subsets.items()} for suite in suites}
-
-
-def _sides(pairs: Sequence[GradedPair]) -> tuple[list[str], list[str]]:
-    return [pair.sentence1 for pair in pairs], [pair.sentence2 for pair in pairs]
 
 
 def scores_of_cosines(

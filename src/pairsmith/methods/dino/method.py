@@ -24,7 +24,7 @@ from pairsmith.core.arguments import (
 )
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.settings import MOST_ROWS_AT_ONCE
-from pairsmith.core.validation import options_of
+from pairsmith.core.validation import checked_options
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.request_queue import Hooks, RequestQueue
@@ -151,7 +151,7 @@ def _checked_decoding(task: TaskSpec, model: SteerableModel, decoding: Decoding 
             'decoding must be a Decoding, such as task.decoding.model_copy(update={"top_k": 10}), '
             f"not {decoding!r:.60}"
         )
-    return options_of(
+    return checked_options(
         "decoding", Decoding, vars(decoding)
     )  # as ``model_copy`` checks neither names nor values
 

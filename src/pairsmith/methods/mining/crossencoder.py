@@ -98,9 +98,7 @@ def train_crossencoder_on(
 
 
 def negatives_for(
-    examples: Sequence[Example],
-    hard_negatives: Sequence[Sequence[str]] | None,
-    options: CrossencoderOptions,
+    examples: Sequence[Example], hard_negatives: Sequence[Sequence[str]] | None, options: CrossencoderOptions
 ) -> DrawNegatives:
     """The function that draws up to ``options.negatives`` negatives for each of these examples.
 

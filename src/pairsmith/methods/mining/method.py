@@ -107,12 +107,14 @@ def mine_pairs(
     # 1. Encode both sides (M2).
     xs, x = distinct_unit_vectors(encoder, inputs, "query", "inputs")
     ys, y = distinct_unit_vectors(encoder, outputs_by_text, "document", "outputs")
+    distinct_outputs = [outputs_by_text[text] for text in ys]
     # 2. In both directions, the k nearest neighbours (M3) among the texts that may be paired (M5).
     nearest_to_x, nearest_to_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)
     neighbours = NeighboursInMemory(nearest_to_x), NeighboursInMemory(nearest_to_y)
     if not keep_verbatim:
         side_x = TextsInMemory([(text, None) for text in xs], x)
-        side_y = TextsInMemory([(text, _answer_of(outputs_by_text[text])) for text in ys], y)
+        answers = (None if isinstance(output, str) else output.answer for output in distinct_outputs)
+        side_y = TextsInMemory(list(zip(ys, answers, strict=True)), y)
         keep_pairable(neighbours, (side_x, side_y), k)
     # 3. The margins of all candidates (M3).
     forward: list[Rows] = []
@@ -124,7 +126,7 @@ def mine_pairs(
         chosen = pairs_of(rows)
         columns = (chosen.x, chosen.y, chosen.margin, chosen.similarity)
         for i, j, score, cosine in zip(*(column.tolist() for column in columns), strict=True):
-            pairs.append(mined_pair(xs[i], outputs_by_text[ys[j]], score, cosine))
+            pairs.append(mined_pair(xs[i], distinct_outputs[j], score, cosine))
     return [pair for pair in pairs if threshold is None or pair.margin >= threshold]
 
 
@@ -134,10 +136,6 @@ def _by_text(outputs: Iterable[str | AnswerInPassage]) -> dict[str, str | Answer
     for output in outputs:
         by_text.setdefault(output if isinstance(output, str) else output.text, output)
     return by_text
-
-
-def _answer_of(output: str | AnswerInPassage) -> str | None:
-    return None if isinstance(output, str) else output.answer
 
 
 def mined_pair(input_: str, output: str | AnswerInPassage, margin: float, cosine: float) -> MinedPair:

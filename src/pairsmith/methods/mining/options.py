@@ -6,18 +6,11 @@ from pydantic import Field, model_validator
 
 from pairsmith.core.fields import Pooling
 from pairsmith.core.settings import MOST_BEAMS, refuse
-from pairsmith.training.options import (
-    FewShotOptions,
-    LabelSmoothing,
-    NotNegative,
-    Positive,
-    TrainingSteps,
-)
+from pairsmith.training.options import FewShotOptions, LabelSmoothing, NotNegative, Positive, TrainingSteps
 
 MiningKind = Literal["pairs", "reading", "summaries"]
 AnswerCandidates = Annotated[
-    str,
-    Field(description="How candidates for wrong answers are found in passages; see --answers of mine."),
+    str, Field(description="How candidates for wrong answers are found in passages; see --answers of mine.")
 ]
 WindowWords = Annotated[int, Field(ge=1, description="Longest passage in words; see --window of mine.")]
 

@@ -26,14 +26,14 @@ def verbatim(input_: str, output: str) -> str:
     return "the input occurs word for word in the output" if stands_in(input_, output) else ""
 
 
-def answer_in_question(question: str, answer: str) -> str:
-    """The reason to reject a question that contains the answer, ignoring case (M5); empty if it does not."""
-    return "the answer occurs in the question" if stands_in(answer.casefold(), question.casefold()) else ""
-
-
 def unpairable(input_: str, output: str, answer: str | None) -> str:
-    """The reason to reject a pair (M5), else empty; ``answer`` is the output's, if it is an answer."""
-    return verbatim(input_, output) if answer is None else answer_in_question(input_, answer)
+    """The reason to reject a pair (M5), else empty; ``answer`` is the output's, if it is an answer.
+
+    A question may not contain its answer, in any letter case; of two other texts see ``verbatim``.
+    """
+    if answer is None:
+        return verbatim(input_, output)
+    return "the answer occurs in the question" if stands_in(answer.casefold(), input_.casefold()) else ""
 
 
 class PairedTexts(Protocol):

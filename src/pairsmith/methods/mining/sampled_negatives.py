@@ -32,10 +32,7 @@ def in_window(example: Example, words: int) -> Example:
 
 
 def answer_negatives(
-    examples: Sequence[Example],
-    passages: Sequence[str],
-    find: Callable[[str], list[Entity]],
-    count: int,
+    examples: Sequence[Example], passages: Sequence[str], find: Callable[[str], list[Entity]], count: int
 ) -> DrawNegatives:
     """Draws wrong answers in the right passage, and the right answer in wrong passages, ``count`` each (M7).
 

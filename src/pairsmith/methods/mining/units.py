@@ -72,9 +72,7 @@ class UnitVectors:
 
 
 def select_unit_vectors(
-    vectors: Float32s,
-    style_probability: Float32s | None = None,
-    least_probability: float = 0.0,
+    vectors: Float32s, style_probability: Float32s | None = None, least_probability: float = 0.0
 ) -> UnitVectors:
     """Leave out zero vectors and texts that are not in the style of the seeds (M4); scale the others.
 

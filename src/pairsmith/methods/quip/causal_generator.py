@@ -143,7 +143,11 @@ class CausalGenerator:
                 answer_prompts[row] = prompt
             else:
                 written[row].append(WrittenQuestion("", "", _LONG_PASSAGE))
-        answers_of_passages = self._likeliest_answers(answer_prompts.values())
+        # Answers are ranked by the probability of the whole answer, questions by the mean of their tokens'.
+        beams = self._options.beams
+        answers_of_passages = self._search_texts(
+            answer_prompts.values(), GENERATED_ANSWER_TOKENS, beams, count=beams, length_penalty=0.0
+        )
         question_prompts: list[tuple[int, str, Prompt]] = []  # the passage's row, the answer, the prompt
         for (row, prompt), answers in zip(answer_prompts.items(), answers_of_passages, strict=True):
             texts = [self._text(answer) for answer in answers]
@@ -159,22 +163,17 @@ class CausalGenerator:
                     question_prompts.append((row, text, question_prompt))
                 else:
                     written[row].append(WrittenQuestion(text, "", _LONG_ANSWER))
-        questions = self._likeliest_questions([prompt for *_, prompt in question_prompts])
-        for (row, answer_text, _), question in zip(question_prompts, questions, strict=True):
+        questions_of_answers = self._search_texts(
+            [prompt for *_, prompt in question_prompts],
+            GENERATED_QUESTION_TOKENS,
+            QUESTION_BEAMS,
+            count=1,
+            length_penalty=1.0,
+        )
+        for (row, answer_text, _), questions in zip(question_prompts, questions_of_answers, strict=True):
+            question = questions[0] if questions else Continuation()
             written[row].append(WrittenQuestion(answer_text, self._text(question), self._fault(question)))
         return written
-
-    def _likeliest_answers(self, prompts: Iterable[Prompt]) -> list[list[Continuation]]:
-        """The likeliest answers after each prompt, ranked by the probability of the whole answer."""
-        beams = self._options.beams
-        return self._search_texts(prompts, GENERATED_ANSWER_TOKENS, beams, count=beams, length_penalty=0.0)
-
-    def _likeliest_questions(self, prompts: Iterable[Prompt]) -> list[Continuation]:
-        """The best question after each prompt with an answer, by the mean log-probability of its tokens."""
-        questions_of_prompts = self._search_texts(
-            prompts, GENERATED_QUESTION_TOKENS, QUESTION_BEAMS, count=1, length_penalty=1.0
-        )
-        return [questions[0] if questions else Continuation() for questions in questions_of_prompts]
 
     def _search_texts(
         self, prompts: Iterable[Prompt], max_tokens: int, beams: int, count: int, length_penalty: float

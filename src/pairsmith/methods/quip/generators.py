@@ -18,7 +18,7 @@ GeneratorKind = Literal["encoder-decoder", "causal", "cloze"]
 
 
 def generator_kind(model: str) -> GeneratorKind:
-    """The kind of question generator for a model, which must be able to write text and not be a server's."""
+    """The kind of question generator that a model is; an encoder and a server's model are refused."""
     if model == CLOZE:
         return "cloze"
     if is_remote(model):

@@ -28,7 +28,7 @@ from pairsmith.core.arguments import (
 )
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress
-from pairsmith.core.validation import options_of, refuse_options_of_steps
+from pairsmith.core.validation import checked_options, refuse_options_of_steps
 from pairsmith.data.documents import Document
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.squad import Question
@@ -154,7 +154,7 @@ def distil(
     refuse_options_of_steps("distil", options)
     if "data" in options:
         raise SettingsError("distil: data: give the questions themselves, as the first argument")
-    how = options_of(
+    how = checked_options(
         "distil", StudentOptions, {"base": model_name(base, "base"), "device": device, **options}
     )
     questions = checked_rows(questions, "questions", GeneratedQuestion)

@@ -305,10 +305,7 @@ def train_tagger(
 
 
 def tag_sentences(
-    tagger: Tagger,
-    sentences: Sequence[TaggedSentence],
-    tags: Sequence[str],
-    advance: Callable[[int], None],
+    tagger: Tagger, sentences: Sequence[TaggedSentence], tags: Sequence[str], advance: Callable[[int], None]
 ) -> list[list[str]]:
     """The predicted BIO tags of each sentence, one for each word; row i of the tagger belongs to ``tags[i]``.
 

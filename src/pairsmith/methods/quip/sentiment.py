@@ -76,8 +76,8 @@ class Judged:
     Attributes:
         scores: ``(p, n, 2)`` float64: S(x, y), first of the negative question, then of the positive one.
         neutral: ``(p, 2)`` float64: C_y, the mean of S over the neutral texts.
-        rationales: for each text, the span that best answers a question of the prompt ``RATIONALES``: the
-            question of the class that this prompt predicts after calibration. Empty if there is no span.
+        rationales: for each text, the span that best answers one question of the prompt ``RATIONALES``, that
+            of the class which this prompt predicts after calibration; empty if there is no span.
     """
 
     scores: Float64s

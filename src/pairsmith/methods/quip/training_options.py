@@ -41,7 +41,8 @@ class TeacherOptions(EpochOptions):
     max_length: int | None = Field(
         default=512,
         ge=16,
-        description="Longest input in tokens, question and text together; longer texts are cut into windows.",
+        description="Longest input in tokens, question and text together; longer texts are cut into windows. "
+        "Unset: the base's own limit.",
     )
 
 

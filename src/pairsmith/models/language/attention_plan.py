@@ -85,11 +85,7 @@ class Plan:
 
 
 def plan_decoding_step(
-    stores: Sequence[tuple[Tensor, Tensor, Store]],
-    tails: Tensor,
-    tail: int,
-    count: int,
-    device: torch.device,
+    stores: Sequence[tuple[Tensor, Tensor, Store]], tails: Tensor, tail: int, count: int, device: torch.device
 ) -> Plan:
     """Plan a step that feeds every row one token.
 

@@ -154,9 +154,7 @@ def _masks(attends: Tensor, positions: Tensor, network: Any) -> Any:
 
 
 def places_and_targets(
-    rows: Sequence[PrefixRow],
-    texts: Sequence[Sequence[int]],
-    leads: Sequence[Sequence[int]] | None = None,
+    rows: Sequence[PrefixRow], texts: Sequence[Sequence[int]], leads: Sequence[Sequence[int]] | None = None
 ) -> tuple[list[tuple[int, int]], list[int]]:
     """The row and the column at which each token of the texts is predicted, and these tokens.
 

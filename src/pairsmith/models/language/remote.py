@@ -191,8 +191,7 @@ class RemoteModel:
             said, asked = self._answer(url, body)
             if asked is None:
                 try:
-                    answer = parsed(said)
-                    value = read(answer)
+                    return self._accepted(said, read, kind, name)
                 except InvalidAnswer as invalid:
                     if invalid.advice and tries >= invalid.tries and kind not in self._valid:
                         raise ModelError(
@@ -200,12 +199,6 @@ class RemoteModel:
                             f"--steering {self.way} needs; {invalid.advice}"
                         ) from None
                     said, asked = f"{invalid}: {said}", 0.0
-                else:
-                    self._valid.add(kind)
-                    if self._cache:
-                        self._cache.put(name, said)
-                    self.used.count(answer.get("usage"))
-                    return value
             if asked > LONGEST_WAIT:
                 said = f"it asks to wait {clock(asked)}: {said}"
                 break
@@ -221,6 +214,18 @@ class RemoteModel:
             f"({redacted(one_line(said[:200]))}); "
             "finished work is saved: run the same command again to continue"
         )
+
+    def _accepted(
+        self, said: str, read: Callable[[dict[str, Any]], T], kind: tuple[str, ...], name: str
+    ) -> T:
+        """What ``read`` returns for an answer; if it raises nothing, the answer is cached and counted."""
+        answer = parsed(said)
+        value = read(answer)
+        self._valid.add(kind)
+        if self._cache:
+            self._cache.put(name, said)
+        self.used.count(answer.get("usage"))
+        return value
 
     def _answer(self, url: str, body: dict[str, Any]) -> tuple[str, float | None]:
         """The text of the response and None; or, after a fault, the reason and the least seconds to wait."""

@@ -112,10 +112,7 @@ class SharedCache(Cache):
         """
         slots, fed = torch.tensor(self._row_slots), torch.tensor(self._fed)
         start, slot = self._row_lengths()
-        stores = [
-            (self._start_of[slots].clamp(min=0), start, self.starts),
-            (slots, slot, self.slots),
-        ]
+        stores = [(self._start_of[slots].clamp(min=0), start, self.starts), (slots, slot, self.slots)]
         rows = self._padded(len(fed))
         self._plan = plan_decoding_step(stores, fed, self._tails.length, rows, device)
         self._order, seen = (self._none, self._none) if self._shared else self._plan.in_order()

@@ -1,6 +1,6 @@
 """The step ``classify``: texts -> scores of a classifier (D14) -> the likeliest label of each."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -64,6 +64,10 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         count += 1
         has_ids = has_ids and bool(row.id)
         other_columns |= dict.fromkeys(row.others)
+
+    def numbered() -> Iterator[TextRow]:
+        return (replace(row, id=str(number)) for number, row in enumerate(read(), start=1))
+
     names = kept_names(other_columns, CLASSIFIED_TEXT.names)
     schema = kept_schema(CLASSIFIED_TEXT, names)
     revision = model_revision(settings.model)
@@ -79,7 +83,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     commit_each(
         writer,
         partial(_load_worker, settings, revision, names),
-        partial(record_shards, read if has_ids else partial(_numbered, read), settings.shard_size),
+        partial(record_shards, read if has_ids else numbered, settings.shard_size),
         sizes,
         ExecutorChoice.of(settings),
         title="classify",
@@ -91,11 +95,6 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         for label, number in sorted(label_counts(folder).items()):
             run.progress.say(f"  label {one_line(label):<20} {number:,} texts")
     return folder
-
-
-def _numbered(read: Callable[[], Iterator[TextRow]]) -> Iterator[TextRow]:
-    """The rows with numbers from 1 as ids."""
-    return (replace(row, id=str(number)) for number, row in enumerate(read(), start=1))
 
 
 def _load_worker(

@@ -6,11 +6,7 @@ from pydantic import Field, model_validator
 
 from pairsmith.core.fields import Device, Dtype, TextColumn, TextLength, TextsAtOnce, WorkerSettings
 from pairsmith.core.settings import BY_CONTENT
-from pairsmith.steps.evaluate.classification_settings import (
-    Classifier,
-    LabelNames,
-    check_names,
-)
+from pairsmith.steps.evaluate.classification_settings import Classifier, LabelNames, check_names
 
 
 class ClassifySettings(WorkerSettings):

@@ -36,7 +36,7 @@ from pairsmith.steps.search_parts import (
     parts_by_index,
 )
 
-SearchSettings = MineSettings | NegativesSettings
+NeighbourSettings = MineSettings | NegativesSettings
 """Settings of a step that searches nearest neighbours."""
 
 
@@ -56,7 +56,7 @@ class SearchPlan:
     needed: int
 
     @classmethod
-    def of(cls, sizes: Sizes, most: Mapping[str, int], width: int, settings: SearchSettings) -> Self:
+    def of(cls, sizes: Sizes, most: Mapping[str, int], width: int, settings: NeighbourSettings) -> Self:
         """Cut a search by vectors with ``width`` components; ``sizes`` are those of the groups.
 
         With a number for both sides in ``most``, the search is in both directions.
@@ -78,7 +78,7 @@ class SearchPlan:
 def run_search(
     plan: SearchPlan,
     load: Callable[[], SideVectors],
-    settings: SearchSettings,
+    settings: NeighbourSettings,
     decides: Mapping[str, JSON],
     inputs: Mapping[str, str],
     run: Run,
@@ -161,7 +161,7 @@ def _load_search(
     load: Callable[[], SideVectors],
     trained: DatasetFolder | None,
     most: Mapping[str, int],
-    settings: SearchSettings,
+    settings: NeighbourSettings,
     worker: int,  # noqa: ARG001 - all workers are alike
 ) -> Work[Part, RowsAndRejects]:
     """Open the vectors; returns the function that searches a part and makes its rows of ``NEIGHBOURS``."""

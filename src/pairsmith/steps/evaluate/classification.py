@@ -34,7 +34,7 @@ def _read(settings: EvaluateClassificationSettings) -> LabelledTexts:
 def _gold_labels(
     settings: EvaluateClassificationSettings, rows: LabelledTexts, labels: Collection[str]
 ) -> list[str]:
-    """The model's label for the label of each text; an ``InputError`` if it is not among its ``labels``."""
+    """The label of each text as the model spells it; an ``InputError`` if it is not among its ``labels``."""
     gold = spelled_as(labels, renamed(rows.labels, settings.mapping(), settings.data))
     if unknown := sorted(set(gold) - set(labels)):
         raise InputError(_unknown_labels(settings, unknown, sorted(labels)))

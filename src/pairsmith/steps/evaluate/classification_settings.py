@@ -43,8 +43,7 @@ class EvaluateClassificationSettings(Settings):
     text_column: TextColumn = None
     label_column: LabelColumn = None
     map: Annotated[list[str], Assigned] = Field(
-        default=[],
-        description="OLD=NEW: the model's name NEW for the label OLD of the data, as in 0=bad.",
+        default=[], description="OLD=NEW: the model's name NEW for the label OLD of the data, as in 0=bad."
     )
     name: LabelNames = Field(default=[])
     batch_size: TextsAtOnce = 64

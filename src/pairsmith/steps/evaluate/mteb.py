@@ -151,7 +151,7 @@ def _evaluated(
 
 
 def _earlier_result(path: Place, hashed: str | None) -> Any:
-    """A task's result from an earlier run; None if there is none, or if its hash is not ``hashed``."""
+    """A task's result from an earlier run; None if there is none, or its file has not the hash ``hashed``."""
     from mteb.results import TaskResult
 
     with reaching(path, StorageError):

@@ -64,10 +64,13 @@ def sentence_sources(settings: EvaluateNerSettings) -> dict[str, str | Place]:
     names = [f"few_shot_{settings.shots}_{number}.words" for number in settings.splits]
     files = [folder / name for name in [*names, "test.words"]]
     with reaching(folder, InputError):
-        missing = [file for file in files if not is_folder(folder) or size_of(file) is None]
-    if missing:
+        fault = f"{settings.data} is no folder with splits"
+        if is_folder(folder):
+            missing = [file for file in files if size_of(file) is None]
+            fault = f"{missing[0]} does not exist" if missing else ""
+    if fault:
         raise InputError(
-            f"{missing[0]} does not exist; give tagged sentences to train on as --train, or a folder with "
+            f"{fault}; give tagged sentences to train on as --train, or a folder with "
             f"few_shot_{settings.shots}_N.words and .ner for each of --splits, and test.words and .ner"
         )
     names = [*(f"split {number}" for number in settings.splits), "test"]

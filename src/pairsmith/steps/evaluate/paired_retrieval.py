@@ -8,11 +8,7 @@ from pairsmith.core.paths import Place
 from pairsmith.data.beir import RetrievalSet
 from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.ranking import MEASURES
-from pairsmith.steps.evaluate.paired import (
-    EarlierEvaluation,
-    predictions_in,
-    with_verdict,
-)
+from pairsmith.steps.evaluate.paired import EarlierEvaluation, predictions_in, with_verdict
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
 EachQuery = Mapping[str, Sequence[float]]

@@ -9,12 +9,7 @@ from pairsmith.core.errors import FolderError
 from pairsmith.core.paths import Place
 from pairsmith.data.sts import StsSuite
 from pairsmith.methods.dino.evaluation import CosinesOfSuites, score_differences
-from pairsmith.steps.evaluate.paired import (
-    EarlierEvaluation,
-    paired_table,
-    predictions_in,
-    with_verdict,
-)
+from pairsmith.steps.evaluate.paired import EarlierEvaluation, paired_table, predictions_in, with_verdict
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 
 WHOLE_RANGE = (-200.0, 200.0)

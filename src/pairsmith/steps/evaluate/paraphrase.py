@@ -82,6 +82,7 @@ def _compute(
             str(layer): None if np.isnan(value) else round(100 * value, 2)
             for layer, value in detected.correlations.items()
         }
+        figures["correlation"] = figures["layers"][str(detected.layer)]
     figures |= {
         "auroc": round(100 * detected.auroc, 4),
         "auroc_ci": rounded_interval(interval(100 * draws)),
@@ -133,6 +134,10 @@ def paraphrase_table(results: Mapping[str, Any]) -> str:
     lines = [head, line + with_interval(results, "auroc")]
     if results["negatives"] == "sampled":
         lines.append("the pairs with label 0 were sampled by pairsmith")
+    if (correlation := results.get("correlation")) is not None:
+        lines.append(
+            f"correlation of layer {results['layer']} with the human scores, ×100: {correlation:.2f}"
+        )
     few_shot = results.get("few_shot", {})
     for name, figures in few_shot.items():
         lines.append(f"F1 ×100 with {figures['shots']} pairs per class, {name}: {with_error(figures, 'f1')}")
@@ -200,5 +205,6 @@ predictions with ``frozen`` and ``tuned`` encoders for each split. ``results.jso
   over splits and over pairs (see ``over_splits``) and the ``shots``; ``negatives learned from``, the origin
   of the training pairs' negatives; ``trained_on``, the number of pairs that are also training pairs of a
   split;
-- with human judgements: ``layers``, the correlation ×100 of each layer with them.
+- with human judgements: ``layers``, the correlation ×100 of each layer with them (Pearson's, the mean over
+  the language pairs), and ``correlation``, that of the ``layer``.
 """

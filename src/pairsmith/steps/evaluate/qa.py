@@ -12,9 +12,9 @@ from pairsmith.data.squad import Question, read_questions
 from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.squad import exact_match, f1, squad_warning
 from pairsmith.runs.estimate import Before, Estimate
-from pairsmith.runs.storage import JSON
+from pairsmith.runs.storage import JSON, hash_json
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.results import Evaluated, hash_rows, with_interval
+from pairsmith.steps.evaluate.results import Evaluated, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.steps.planning import counted
 from pairsmith.steps.shared import load_options
@@ -66,7 +66,7 @@ def _hash(_: EvaluateQaSettings, read: Callable[[], Sequence[Question]]) -> dict
         [question.id, question.context, question.question, list(question.golds)]
         for question in _with_answers(read())
     ]
-    return {"data": hash_rows(rows)}
+    return {"data": hash_json(rows)}
 
 
 def _compute(settings: EvaluateQaSettings, questions: Sequence[Question], progress: Progress) -> Evaluated:

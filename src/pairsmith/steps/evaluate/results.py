@@ -23,7 +23,7 @@ from pairsmith.runs.card import fenced, repeat
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import changed_files, check_format
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.storage import JSON, WORK_IS_KEPT, hash_bytes, hash_json, write_atomic
+from pairsmith.runs.storage import WORK_IS_KEPT, hash_bytes, write_atomic
 from pairsmith.steps.shared import with_sources
 
 FEW_ROWS = 50
@@ -111,12 +111,14 @@ def evaluate_once(
     Returns:
         The content of ``results.json``: the figures, and their provenance (``about``).
     """
-    new_folders = [] if goes_on else _missing_folders(run.out)
+    new_folders = []  # of a local folder: itself and its parents, innermost first
+    if isinstance(run.out, Path) and not goes_on:
+        new_folders = [folder for folder in (run.out, *run.out.parents) if not exists(folder)]
     earlier = claim(
         run, identity, RESULTS, read_about, extends=lambda earlier: goes_on and not earlier.complete
     )
     results = read_finished(run, earlier)
-    is_written = results is not None and exists(run.out / CARD)
+    has_card = results is not None and exists(run.out / CARD)
     if results is None:
         if earlier is not None and earlier.complete and not run.fresh:
             run.progress.say(f"{run.out} has changed since it was written; it is evaluated again")
@@ -130,14 +132,12 @@ def evaluate_once(
                 error.args = (str(error).replace(WORK_IS_KEPT, "fix this and evaluate again"),)
             _remove(run.out, new_folders)
             raise
-    if compare:
-        old_comparison, comparison = results.pop(AGAINST, None), compare()
-        if comparison:
-            results |= {AGAINST: comparison}
-        if comparison or old_comparison:
-            write_json(run.out / RESULTS, results)
-            is_written = False
-    if not is_written:
+    if compare and ((comparison := compare()) or AGAINST in results):
+        results.pop(AGAINST, None)
+        results |= {AGAINST: comparison} if comparison else {}
+        write_json(run.out / RESULTS, results)
+        has_card = False
+    if not has_card:
         write_card(run, identity.step, settings, table(_without_folders(results)) if table else "")
     lock.release(run.out)
     if table:
@@ -152,13 +152,12 @@ def _without_folders(results: Mapping[str, Any]) -> dict[str, Any]:
     return {**results, AGAINST: {**against, **names}} if names else dict(results)
 
 
-def _missing_folders(out: Place) -> list[Path]:
-    """The folders that ``claim`` will create for a local ``out``, itself and its parents, innermost first."""
-    return [folder for folder in (out, *out.parents) if not exists(folder)] if isinstance(out, Path) else []
-
-
 def _remove(out: Place, new_folders: Iterable[Path]) -> None:
     """Remove the folders that were created for an evaluation which failed, with its unfinished results."""
+    try:
+        lock.check(out)
+    except PairsmithError:  # it was moved, or another run writes to it
+        new_folders = ()
     lock.release(out)
     with suppress(OSError):  # one has other files
         for folder in new_folders:
@@ -228,6 +227,7 @@ def write_results(
     """
     lines = [json.dumps(row, ensure_ascii=False, allow_nan=False) for row in predictions or ()]
     data = "".join(f"{line}\n" for line in lines).encode()
+    lock.check(run.out)  # computing may have taken long
     begin(run, about)
     files: dict[str, str] = {}
     if predictions is not None:
@@ -314,11 +314,6 @@ def trained_on_line(results: Mapping[str, Any], rows: str) -> list[str]:
         f"{count:,} of the {results['count']:,} {rows} are also training {rows} of a split: F1 is better "
         f"than it would be on other {rows}"
     ]
-
-
-def hash_rows(rows: JSON) -> str:
-    """SHA-256 of the values of rows; it does not depend on the format of their file."""
-    return hash_json(rows)
 
 
 def with_interval(figures: Mapping[str, Any], name: str) -> str:

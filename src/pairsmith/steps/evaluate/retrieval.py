@@ -23,11 +23,7 @@ from pairsmith.runs.identity import Identity
 from pairsmith.search.bm25 import bm25_revision
 from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, extrapolated
 from pairsmith.steps.evaluate.paired import EarlierEvaluation, paired_table
-from pairsmith.steps.evaluate.paired_retrieval import (
-    earlier_retrieval,
-    figures_in,
-    retrieval_differences,
-)
+from pairsmith.steps.evaluate.paired_retrieval import earlier_retrieval, figures_in, retrieval_differences
 from pairsmith.steps.evaluate.results import (
     FEW_ROWS,
     Evaluated,
@@ -125,10 +121,7 @@ def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, 
 
 
 def _compared_with(
-    earlier: EarlierEvaluation | None,
-    settings: EvaluateRetrievalSettings,
-    data: RetrievalSet,
-    run: Run,
+    earlier: EarlierEvaluation | None, settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run
 ) -> dict[str, Any] | None:
     """The comparison with the earlier evaluation; None if there is none."""
     if earlier is None:

@@ -97,9 +97,7 @@ def retrieve(
 
 
 def searcher(
-    settings: EvaluateRetrievalSettings,
-    progress: Progress,
-    vectors: KeptVectors | None = None,
+    settings: EvaluateRetrievalSettings, progress: Progress, vectors: KeptVectors | None = None
 ) -> Search:
     """Load the model of ``settings``, and return a function that ranks documents with it."""
     if settings.model == BM25:

@@ -12,17 +12,13 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sts import StsSuite, read_sts
-from pairsmith.methods.dino.evaluation import (
-    Encode,
-    distinct_texts,
-    scores_of_cosines,
-    sts_cosines,
-)
+from pairsmith.methods.dino.evaluation import Encode, distinct_texts, scores_of_cosines, sts_cosines
 from pairsmith.metrics.bootstrap import spearman_draws
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on
 from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.storage import hash_json
 from pairsmith.steps.evaluate.evaluation import extrapolated
 from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_sts import (
@@ -32,14 +28,7 @@ from pairsmith.steps.evaluate.paired_sts import (
     sts_comparison,
     sts_differences,
 )
-from pairsmith.steps.evaluate.results import (
-    AGAINST,
-    FEW_PAIRS,
-    Evaluated,
-    evaluate_once,
-    hash_rows,
-    with_interval,
-)
+from pairsmith.steps.evaluate.results import AGAINST, FEW_PAIRS, Evaluated, evaluate_once, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.planning import counted
 from pairsmith.steps.shared import load_options, refuse_sources
@@ -89,10 +78,7 @@ def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
 
 
 def _compared_with(
-    earlier: EarlierEvaluation | None,
-    settings: EvaluateStsSettings,
-    suites: Sequence[StsSuite],
-    run: Run,
+    earlier: EarlierEvaluation | None, settings: EvaluateStsSettings, suites: Sequence[StsSuite], run: Run
 ) -> dict[str, Any] | None:
     if earlier is None:
         return None
@@ -149,7 +135,7 @@ def encoder_of(settings: EvaluateStsSettings, progress: Progress) -> Encode:
 
 def hash_pairs(suites: Sequence[StsSuite]) -> str:
     """SHA-256 of the pairs with their scores; it does not depend on other files in the folder."""
-    return hash_rows(
+    return hash_json(
         [
             [suite.name, subset, pair.sentence1, pair.sentence2, pair.score]
             for suite in suites

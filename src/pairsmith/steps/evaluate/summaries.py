@@ -20,8 +20,9 @@ from pairsmith.metrics.rouge import (
     rouge_warning,
 )
 from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.runs.storage import hash_json
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.results import Evaluated, hash_rows, with_interval
+from pairsmith.steps.evaluate.results import Evaluated, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, lead_count
 from pairsmith.steps.planning import counted
 from pairsmith.steps.shared import load_options
@@ -35,7 +36,7 @@ def _read(settings: EvaluateSummariesSettings) -> list[Document]:
 
 
 def _hash(_: EvaluateSummariesSettings, read: Callable[[], Sequence[Document]]) -> dict[str, str]:
-    return {"data": hash_rows([[document.id, document.text, document.summary] for document in read()])}
+    return {"data": hash_json([[document.id, document.text, document.summary] for document in read()])}
 
 
 def _revision(model: str) -> str:

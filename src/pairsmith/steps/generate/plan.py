@@ -10,10 +10,11 @@ import pyarrow as pa
 import torch
 
 from pairsmith.data.schemas import REJECT, to_table
-from pairsmith.data.tasks import Decoding, load_task
+from pairsmith.data.tasks import Decoding, TaskSpec, load_task
 from pairsmith.methods.dino.method import GeneratedRows, write
 from pairsmith.methods.dino.request_queue import Hooks
 from pairsmith.methods.dino.training_set import make_training_set
+from pairsmith.models.language.protocols import SteerableModel
 from pairsmith.models.language.remote import RemoteModel, Used
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
@@ -50,35 +51,15 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     items, sample_items = _inputs(settings, decoding, before)
     if not sample_items:
         return Estimate(loading, peak_memory(), 0, {"train": 0})
-    labels = len(task.written_names)
-    request_count = items * labels
+    request_count = items * len(task.written_names)
     size = settings.shard_size or settings.shard_bounds.pick(items)
     starts = range(0, len(sample_items), size)
     shards = [Shard(i, sample_items[start : start + size], (), (), "") for i, start in enumerate(starts)]
-    # The first requests warm up the libraries, and are not timed.
-    warm_up = itertools.islice(shards[0].requests(task, decoding), labels)
-    write(task, model, warm_up, decoding, settings.seed, settings.rows)
+    generated, seconds = _timed(shards, task, decoding, model, settings)
     used = model.used if isinstance(model, RemoteModel) else Used()
-    used.read = used.written = 0  # the tokens of the warm-up are not counted
-    ends: list[float] = []
-    begun = time.monotonic()
-    hooks = Hooks(
-        on_done=lambda _: ends.append(time.monotonic()),
-        # At least one request of each label is finished.
-        enough=lambda number: number >= labels and time.monotonic() >= begun + CALIBRATION_SECONDS,
-    )
-    timed_shards: list[GeneratedRows] = []
-    for shard in shards:
-        if not timed_shards or time.monotonic() < begun + CALIBRATION_SECONDS:
-            requests = shard.requests(task, decoding)
-            generated = write(task, model, requests, decoding, settings.seed, settings.rows, hooks)
-            timed_shards.append(generated)
-    timed_requests = sum(generated.requests for generated in timed_shards)
-    seconds = (ends[-1] - begun) / timed_requests
-    rows = [row for generated in timed_shards for row in generated.rows]
-    sample = to_table(rows, SCHEMAS[task.schema_kind])
-    rejects = to_table([reject for generated in timed_shards for reject in generated.rejects], REJECT)
-    factor = request_count / timed_requests  # from the timed requests to those of the run
+    sample = to_table(generated.rows, SCHEMAS[task.schema_kind])
+    rejects = to_table(generated.rejects, REJECT)
+    factor = request_count / generated.requests  # from the timed requests to those of the run
     texts = sample["sentence2" if "sentence2" in sample.column_names else "text"].to_pylist()
     text_tokens = sum(len(model.encode(text)) + 1 for text in texts)  # each with an end token
     tokens = (text_tokens + rejects.num_rows * decoding.max_tokens) * factor
@@ -97,6 +78,39 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     alone = replace(alone, bought=(round(used.read * factor), round(used.written * factor)))
     memory = alone.memory if workers == 1 else main_memory + workers * alone.memory
     return replace(alone, seconds=alone.seconds_with(workers), workers=workers, memory=memory)
+
+
+def _timed(
+    shards: Sequence[Shard],
+    task: TaskSpec,
+    decoding: Decoding,
+    model: SteerableModel | RemoteModel,
+    settings: GenerateSettings,
+) -> tuple[GeneratedRows, float]:
+    """Generate for ``CALIBRATION_SECONDS``; returns what was generated, and the seconds for each request."""
+    # The first requests warm up the libraries, and are not timed.
+    labels = len(task.written_names)
+    warm_up = itertools.islice(shards[0].requests(task, decoding), labels)
+    write(task, model, warm_up, decoding, settings.seed, settings.rows)
+    if isinstance(model, RemoteModel):
+        model.used.read = model.used.written = 0  # the tokens of the warm-up are not counted
+    ends: list[float] = []
+    begun = time.monotonic()
+    hooks = Hooks(
+        on_done=lambda _: ends.append(time.monotonic()),
+        # At least one request of each label is finished.
+        enough=lambda number: number >= labels and time.monotonic() >= begun + CALIBRATION_SECONDS,
+    )
+    timed: list[GeneratedRows] = []
+    for shard in shards:
+        if not timed or time.monotonic() < begun + CALIBRATION_SECONDS:
+            requests = shard.requests(task, decoding)
+            timed.append(write(task, model, requests, decoding, settings.seed, settings.rows, hooks))
+    count = sum(generated.requests for generated in timed)
+    rows = [row for generated in timed for row in generated.rows]
+    rejects = [reject for generated in timed for reject in generated.rejects]
+    complete = sum(generated.complete for generated in timed)
+    return GeneratedRows(rows, rejects, count, complete), (ends[-1] - begun) / count
 
 
 def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:

@@ -7,6 +7,8 @@ directions, without those that may not be paired (M5) -> margin scores (M3) -> s
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,14 +20,7 @@ from pairsmith.core.citations import MINING
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.kept_columns import kept_schema
-from pairsmith.data.schemas import (
-    MINED_ANSWER,
-    MINED_PAIR,
-    REJECT,
-    Reject,
-    as_columns,
-    to_table,
-)
+from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR, REJECT, Reject, as_columns, to_table
 from pairsmith.methods.mining.method import mined_pair
 from pairsmith.methods.mining.style import load_style_classifier
 from pairsmith.methods.mining.units import AnswerInPassage
@@ -135,37 +130,30 @@ def corpora(
 
     Whenever a corpus is read, ``on_blank`` is called with its side for each row without a text.
     """
+
+    def corpus(
+        side: Literal["inputs", "outputs"], sources: list[str], column: str | None, keep: dict[str, str]
+    ) -> Corpus:
+        read = partial(
+            read_documents,
+            column=column,
+            group_column=settings.group_column,
+            prefer=("question",) if (settings.kind, side) == ("reading", "inputs") else (),
+            keep=keep,
+            remedy=naming_texts(f"{side.removesuffix('s')}_column"),
+            on_blank=lambda _: on_blank(side),
+        )
+
+        def records() -> Iterator[Document]:
+            return chain.from_iterable(map(read, sources))
+
+        return Corpus(side, side, records, sources, column, hashes(side, sources), keep)
+
     keep_x, keep_y = columns_to_keep(settings)
     return (
-        _corpus("inputs", settings.inputs, settings.input_column, keep_x, settings, on_blank),
-        _corpus("outputs", settings.outputs, settings.output_column, keep_y, settings, on_blank),
+        corpus("inputs", settings.inputs, settings.input_column, keep_x),
+        corpus("outputs", settings.outputs, settings.output_column, keep_y),
     )
-
-
-def _corpus(
-    side: Literal["inputs", "outputs"],
-    sources: Sequence[str],
-    column: str | None,
-    keep: Mapping[str, str],
-    settings: MineSettings,
-    on_blank: Callable[[str], object],
-) -> Corpus:
-    prefer = ("question",) if (settings.kind, side) == ("reading", "inputs") else ()
-    remedy = naming_texts(f"{side.removesuffix('s')}_column")
-
-    def records() -> Iterator[Document]:
-        for source in sources:
-            yield from read_documents(
-                source,
-                column=column,
-                group_column=settings.group_column,
-                prefer=prefer,
-                keep=keep,
-                remedy=remedy,
-                on_blank=lambda _: on_blank(side),
-            )
-
-    return Corpus(side, side, records, sources, column, hashes(side, sources), keep)
 
 
 def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path) -> CorpusTexts:

@@ -19,13 +19,7 @@ from pairsmith.core.fields import (
 from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, NO_EFFECT, Listed, refuse
 from pairsmith.methods.mining.options import MiningKind
 from pairsmith.search.names import MarginName, RetrievalName
-from pairsmith.steps.corpora.options import (
-    EncodingOptions,
-    JudgeName,
-    JudgeOptions,
-    UnitOptions,
-    options_of,
-)
+from pairsmith.steps.corpora.options import EncodingOptions, JudgeName, JudgeOptions, UnitOptions, options_of
 
 
 class MineSettings(WorkerSettings):

@@ -160,21 +160,7 @@ def mixed(
     ``earlier`` has the origins of the rows of sources that are mixtures themselves: rows of a source ``ab``
     that was mixed from ``a`` and ``b`` get the source ``ab/a`` or ``ab/b``.
     """
-    distinct, rejects = dict[str, list[Row]](), list[Reject]()
-    seen: dict[tuple[str, ...], tuple[str, Any]] = {}
-    for source, rows in sources.items():
-        distinct[source] = []
-        for index, original in enumerate(rows):
-            origin = f"{source}/{earlier[source][index]}" if earlier.get(source) else source
-            row = {**original, "source": origin}
-            if not is_complete(row, kind):
-                rejects.append(Reject.of(str(row["id"]), *what_is_missing(kind), row))
-                continue
-            reason = _duplicate_reason(row, source, kind, seen) if settings.duplicates == "drop" else ""
-            if reason:
-                rejects.append(Reject.of(str(row["id"]), DUPLICATE, reason, row))
-            else:
-                distinct[source].append(row)
+    distinct, rejects = _distinct(sources, kind, settings, earlier)
     counts = shares([len(rows) for rows in distinct.values()], settings.weight, settings.rows)
     # Rows with their positions in the mixture, from 0 to 1, and the numbers of their sources.
     placed: list[tuple[float, int, dict[str, Any]]] = []
@@ -196,6 +182,29 @@ def mixed(
     mixture = [row for _, _, row in sorted(placed, key=lambda entry: entry[:2])]
     _make_ids_unique(mixture)
     return Mixed(mixture, dict(zip(distinct, counts, strict=True)), rejects)
+
+
+def _distinct(
+    sources: Mapping[str, Sequence[Row]],
+    kind: RowKind,
+    settings: MixSettings,
+    earlier: Mapping[str, Sequence[str]],
+) -> tuple[dict[str, list[Row]], list[Reject]]:
+    """The complete rows of each source with their origins, without duplicates; and rejects for the others."""
+    distinct: dict[str, list[Row]] = {source: [] for source in sources}
+    rejects: list[Reject] = []
+    seen: dict[tuple[str, ...], tuple[str, Any]] = {}
+    for source, rows in sources.items():
+        for index, original in enumerate(rows):
+            origin = f"{source}/{earlier[source][index]}" if earlier.get(source) else source
+            row = {**original, "source": origin}
+            if not is_complete(row, kind):
+                rejects.append(Reject.of(str(row["id"]), *what_is_missing(kind), row))
+            elif settings.duplicates == "drop" and (reason := _duplicate_reason(row, source, kind, seen)):
+                rejects.append(Reject.of(str(row["id"]), DUPLICATE, reason, row))
+            else:
+                distinct[source].append(row)
+    return distinct, rejects
 
 
 def _make_ids_unique(rows: Sequence[dict[str, Any]]) -> None:

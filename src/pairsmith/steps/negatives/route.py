@@ -7,7 +7,6 @@ or scores of a judge -> negatives: the candidates that score clearly lower than 
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError
@@ -37,7 +36,7 @@ from pairsmith.steps.negatives.judging import score
 from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE, QueryPairs, collect_pairs
 from pairsmith.steps.negatives.search import find_candidates
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.search_parts import NO_NEIGHBOUR, NeighbourFile, check_index, ids_of_stored
+from pairsmith.steps.search_parts import NeighbourFile, check_index, ids_of_stored
 from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 10_000
@@ -86,9 +85,9 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
                 f"{source}: no pair has a vector of its query and of its positive under the encoder"
             )
         # 3. Search the candidates: the nearest texts of each query that are none of its positives.
-        candidates, left_out, search = find_candidates(texts, settings, scratch, run)
+        nearest, left_out, search = find_candidates(texts, settings, scratch, run)
         # 4. Score the candidates and the positives: by the cosine with the query, or by a judge.
-        candidates, positive_scores = score(texts, candidates, search, settings, judge, scratch, run)
+        candidates, positive_scores = score(texts, nearest, search, settings, judge, scratch, run)
         # 5. Choose the negatives of each pair: candidates with a clearly lower score than its positive.
         chosen = choose_negatives(pairs, candidates, positive_scores, settings, scratch("chosen"))
         counts = _counts(texts.positives, chosen, len(texts.corpus), left_out, settings)
@@ -96,7 +95,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")
         false_negatives = ""
         if labelled := _labelled(pairs, settings):
-            false_negatives = _false_negatives(labelled, pairs, candidates.ids, chosen, texts.copies)
+            false_negatives = _false_negatives(labelled, pairs, nearest, chosen, texts.copies)
             run.progress.say(false_negatives)
         # 6. Write the rows and rejects.
         for number in range(-(-len(pairs.fault) // SHARD_ROWS)):
@@ -125,7 +124,7 @@ def _counts(
 ) -> dict[str, int]:
     """The counts for the card; ``texts`` is the number of distinct texts of the corpus."""
     pairs = positives.pairs
-    negatives_of_pair = (chosen.ids[pairs.good] != NO_NEIGHBOUR).sum(axis=1)
+    negatives_of_pair = chosen.counts()[pairs.good]
     return {
         "pairs": len(pairs.good),
         "distinct queries": len(np.unique(pairs.query[pairs.good])),
@@ -144,7 +143,7 @@ def _counts(
 def _false_negatives(
     labelled_pairs: LabelledQueries,
     pairs: QueryPairs,
-    candidates: NDArray[np.uint32],
+    candidates: NeighbourFile,
     chosen: NeighbourFile,
     copies: TextKeys,
 ) -> str:
@@ -158,8 +157,12 @@ def _false_negatives(
         totals[0] += labelled_pairs.count_false_negatives(
             pairs.query[rows], ids_of_stored(chosen.ids[rows]), copies
         )
+        chosen.release()
     for queries in in_batches(labelled, PAIRS_AT_ONCE):
-        totals[1] += labelled_pairs.count_false_negatives(queries, ids_of_stored(candidates[queries]), copies)
+        totals[1] += labelled_pairs.count_false_negatives(
+            queries, ids_of_stored(candidates.ids[queries]), copies
+        )
+        candidates.release()
     shares = [f"{false:,} of {count:,} ({false / max(1, count):.1%})" for count, false in totals.tolist()]
     return (
         f"labelled as positives, for {len(labelled):,} labelled queries: {shares[0]} of the negatives, and "

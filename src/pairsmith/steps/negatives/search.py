@@ -16,11 +16,7 @@ from pairsmith.steps.corpora.indexes import SideVectors
 from pairsmith.steps.corpora.search import SearchPlan, run_search
 from pairsmith.steps.negatives.encoding import EncodedTexts
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.search_parts import (
-    NO_NEIGHBOUR,
-    NeighbourFile,
-    runs_of_neighbours,
-)
+from pairsmith.steps.search_parts import NeighbourFile, runs_of_neighbours
 from pairsmith.steps.vectors import VectorFile
 
 QUERIES_AT_ONCE = 4_096
@@ -51,8 +47,8 @@ def find_candidates(
             nearest.write(first, merged(parts, nearest.ids.shape[1]))
     left_out = leave_out(nearest, texts.pairs.forbidden(), texts.copies, queries, corpus, settings.last_rank)
     ranks = slice(settings.first_rank - 1, settings.last_rank)
-    candidates = NeighbourFile(nearest.ids[:, ranks], nearest.similarities[:, ranks])
-    if not candidates.ids.size or (candidates.ids[:, 0] == NO_NEIGHBOUR).all():  # NO_NEIGHBOUR comes last
+    candidates = nearest.of_ranks(ranks)
+    if not candidates.counts().any():
         raise InputError(
             f"no query has a text at the ranks {settings.first_rank} to {settings.last_rank} besides its "
             f"positives, among {len(corpus):,} distinct texts of the corpus; give a larger corpus or a "

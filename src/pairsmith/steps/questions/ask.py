@@ -7,7 +7,7 @@ distinct questions -> rows
 import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
@@ -116,9 +116,9 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     reuse = None
     if earlier is not None and settings.reuse:
         cutter = load_generator(settings.model_copy(update={"device": META}))
-        fill = partial(earlier.filled, partial(_passages, settings, limits, cutter))
-        merge = partial(_question_rows, settings, limits, cutter)
-        reuse = Reuse(fill, merge, settings.reuse, "passages", "questions")
+        writer_of_kept = _QuestionWriter(settings, limits, cutter)
+        fill = partial(earlier.filled, writer_of_kept.passages)
+        reuse = Reuse(fill, writer_of_kept.write, settings.reuse, "passages", "questions")
     commit_reusing(
         writer,
         partial(_load_worker, settings, models, limits),
@@ -229,53 +229,49 @@ def _load_worker(
     """Load the question generator; returns the function that makes a shard's rows and rejects."""
     if models_of(settings) != models:
         raise ModelError(f"model {settings.model}: worker {worker} finds different weights under this name")
-    return partial(_question_rows, settings, limits, load_generator(settings))
+    return _QuestionWriter(settings, limits, load_generator(settings)).write
 
 
-def _question_rows(
-    settings: AskSettings,
-    limits: Sequence[int] | None,
-    generator: QuestionGenerator,
-    shard: RecordShard[WithEarlier[Document, Passage]],
-    advance: Advance,
-) -> RowsAndRejects:
-    """The rows and rejects of a shard, sorted by passage.
+@dataclass(frozen=True, slots=True)
+class _QuestionWriter:
+    """Cuts texts into passages, and writes questions on those that are sampled.
 
-    Rejects for passages that are too long come first. Passages of an earlier run keep their questions.
+    ``limits`` are those of ``passage_limits``; None if all passages are asked about.
     """
-    of_texts, too_long = _passages(settings, limits, generator, [entry.record for entry in shard.records])
-    passages = [
-        entry.earlier.get(passage.id, passage)
-        for entry, of_text in zip(shard.records, of_texts, strict=True)
-        for passage in of_text
-    ]
-    new = [passage for passage in passages if passage.is_new]
-    scaler = ProgressScaler(len(shard.records), len(new) * settings.tries, advance)
-    generator.generate(new, scaler)
-    scaler.finish()
-    rows = [question.columns() for passage in passages for question in passage.questions.values()]
-    rejects = [*too_long, *(reject for passage in passages for reject in passage.rejects)]
-    return pa.Table.from_pylist(rows, schema=schema_of(settings)), to_table(rejects, REJECT)
 
+    settings: AskSettings
+    limits: Sequence[int] | None
+    generator: QuestionGenerator
 
-def _passages(
-    settings: AskSettings,
-    limits: Sequence[int] | None,
-    generator: QuestionGenerator,
-    documents: Sequence[Document],
-) -> tuple[list[list[Passage]], list[Reject]]:
-    """The passages of each text to ask about, and rejects for those that are too long (Q1).
+    def passages(self, documents: Sequence[Document]) -> tuple[list[list[Passage]], list[Reject]]:
+        """The passages of each text to ask about, and rejects for those that are too long (Q1)."""
+        of_texts, too_long = cut_passages(self.generator, documents)
+        if self.limits is None:
+            return of_texts, too_long
+        sampled = [
+            [p for p in of_text if _sampling_key(self.settings.seed, p) <= self.limits[int(document.group)]]
+            for document, of_text in zip(documents, of_texts, strict=True)
+        ]
+        return sampled, too_long
 
-    These are the sampled passages, or all if there are no ``limits`` (``passage_limits``).
-    """
-    of_texts, too_long = cut_passages(generator, documents)
-    if limits is None:
-        return of_texts, too_long
-    sampled = [
-        [p for p in of_text if _sampling_key(settings.seed, p) <= limits[int(document.group)]]
-        for document, of_text in zip(documents, of_texts, strict=True)
-    ]
-    return sampled, too_long
+    def write(self, shard: RecordShard[WithEarlier[Document, Passage]], advance: Advance) -> RowsAndRejects:
+        """The rows and rejects of a shard, sorted by passage.
+
+        Rejects for passages that are too long come first. Passages of an earlier run keep their questions.
+        """
+        of_texts, too_long = self.passages([entry.record for entry in shard.records])
+        passages = [
+            entry.earlier.get(passage.id, passage)
+            for entry, of_text in zip(shard.records, of_texts, strict=True)
+            for passage in of_text
+        ]
+        new = [passage for passage in passages if passage.is_new]
+        scaler = ProgressScaler(len(shard.records), len(new) * self.settings.tries, advance)
+        self.generator.generate(new, scaler)
+        scaler.finish()
+        rows = [question.columns() for passage in passages for question in passage.questions.values()]
+        rejects = [*too_long, *(reject for passage in passages for reject in passage.rejects)]
+        return pa.Table.from_pylist(rows, schema=schema_of(self.settings)), to_table(rejects, REJECT)
 
 
 def checked_kind(settings: AskSettings) -> GeneratorKind:

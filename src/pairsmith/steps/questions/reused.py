@@ -41,7 +41,7 @@ class EarlierQuestions:
         return cls(path, EarlierRows(folder, lambda row: _passage(row["id"]), lambda row: _passage(row.id)))
 
     def has(self, document: Document) -> bool:
-        """Whether the folder has the first passage of a text; if it was not sampled, it then has all."""
+        """Whether the folder has the first passage of a text, and thus all, unless it holds a sample."""
         return passage_id(0, document.text) in self._rows
 
     def filled(

@@ -8,21 +8,20 @@ earlier one -> rows
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
 from numpy.typing import NDArray
 
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.citations import PROMPTAGATOR
-from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.filters import DUPLICATE
-from pairsmith.data.schemas import REJECT, Reject, to_table
+from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
 from pairsmith.data.splits import to_train_on
-from pairsmith.data.text_keys import TextKeys
 from pairsmith.methods.retrieval.consistency import closest, own_places
 from pairsmith.runs import (
     Card,
@@ -34,18 +33,18 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.mapped import finished, nothing_to_do, start_part
-from pairsmith.runs.storage import scratch_file
+from pairsmith.runs.mapped import equal_shards, finished, nothing_to_do, start_part
+from pairsmith.runs.storage import hash_bytes, scratch_file
 from pairsmith.steps.corpora.corpus import Corpus, encode_corpus
 from pairsmith.steps.corpora.judges import warn_of_equal_scores
-from pairsmith.steps.judging import SCORE_OF_TEXT
+from pairsmith.steps.judging import SCORE_OF_TEXT, judge_texts
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
-from pairsmith.steps.retrieval.judging import judge_queries
-from pairsmith.steps.retrieval.query_rows import ChunkTexts, Evaluation, read_evaluation
+from pairsmith.steps.retrieval.query_rows import ChunkTexts, EvaluationQueries, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
 from pairsmith.steps.retrieval.verdicts import (
     NO_FILTER,
+    EncodedRows,
     Verdicts,
     held_back,
     leave_out_by_score,
@@ -112,11 +111,12 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         if run.rank is not None:
             return writer.folder()  # the search needs the vectors of all ranks
         sides = {name: KeyedVectors.of(folder, file(name)) for name, folder in folders.items()}
+        fingerprints = {name: folder.manifest.fingerprint for name, folder in folders.items()}
         # 2. Compute the rank of each query's own chunk.
-        rows = _Rows.of(written, texts, sides, settings)
-        ranked = _search(rows, sides, settings, run.part("search"))
+        rows = EncodedRows.of(written, texts, sides["queries"], sides["corpus"])
+        ranked = _search(rows, sides.get("evaluation"), fingerprints, settings, run.part("search"))
         # 3. Decide which queries to keep, and write them.
-        decision = _decide(rows, ranked, sides, written, evaluation, judge, settings, run)
+        decision = _decide(rows, ranked, evaluation, judge, fingerprints, settings, run)
         for number in range(-(-len(written) // SHARD_ROWS)):
             if not writer.is_done(number):
                 part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
@@ -133,7 +133,7 @@ FEW_HELD_BACK = 50
 def _to_encode(
     written: WrittenQueries,
     texts: ChunkTexts,
-    evaluation: Evaluation,
+    evaluation: EvaluationQueries,
     inputs: Mapping[str, Mapping[str, str]],
     settings: FilterQueriesSettings,
 ) -> dict[str, Corpus]:
@@ -153,56 +153,22 @@ def _to_encode(
     return sides
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The numbers of the vectors of n rows.
-
-    Attributes:
-        query: ``(n,)`` int64, the number of the query's vector; -1 if it has none.
-        own: ``(n,)`` int64, the number of the vector of the query's own chunk; -1 if it has none.
-        chunk: ``(n,)`` uint64, the key of the text of the query's own chunk.
-    """
-
-    query: NDArray[np.int64]
-    own: NDArray[np.int64]
-    chunk: TextKeys
-
-    @classmethod
-    def of(
-        cls,
-        written: WrittenQueries,
-        texts: ChunkTexts,
-        sides: Mapping[str, KeyedVectors],
-        settings: FilterQueriesSettings,
-    ) -> "_Rows":
-        """Look up the vectors; an ``InputError`` is raised if no row has its chunk in the corpus."""
-        chunk = texts.of_chunks(written)
-        own = sides["corpus"].numbers(chunk)
-        if (own < 0).all():
-            raise InputError(
-                f"{settings.queries}: none of the texts that its queries were written for is in "
-                f"{', '.join(settings.corpus)}; give the folder of the chunks that they were written for"
-            )
-        return cls(sides["queries"].numbers(written.keys), own, chunk)
-
-    @property
-    def usable(self) -> NDArray[np.bool_]:
-        """Whether each row has both vectors, ``(n,)`` bool."""
-        return (self.query >= 0) & (self.own >= 0)
-
-
 def _search(
-    rows: _Rows, sides: Mapping[str, KeyedVectors], settings: FilterQueriesSettings, run: Run
+    rows: EncodedRows,
+    evaluation: KeyedVectors | None,
+    fingerprints: Mapping[str, str],
+    settings: FilterQueriesSettings,
+    run: Run,
 ) -> pa.Table:
-    """Compute the ranks and cosines of all rows, as ``_SEARCHED``; each block of queries is saved."""
+    """Compute the ranks and cosines of all rows, as ``_SEARCHED``; each block of queries is saved.
+
+    ``evaluation`` has the vectors of the evaluation's queries; ``fingerprints`` are those of all folders of
+    vectors.
+    """
     count = len(rows.query)
-    writer = start_part(
-        run,
-        Identity.of("search", {"within": settings.within}, _fingerprints(sides)),
-        _SEARCHED,
-        planned=-(-count // SEARCH_ROWS),
-    )
-    vectors = {name: side.every() for name, side in sides.items() if len(side)}
+    usable = (rows.query >= 0) & (rows.own >= 0)
+    identity = Identity.of("search", {"within": settings.within}, fingerprints)
+    writer = start_part(run, identity, _SEARCHED, planned=-(-count // SEARCH_ROWS))
     if not writer.finished:
         with run.progress.task("search", count, "queries") as bar:
             for number in range(-(-count // SEARCH_ROWS)):
@@ -212,22 +178,18 @@ def _search(
                     continue
                 rank = np.zeros(len(part), np.int64)
                 similarity, near = np.full((2, len(part)), np.nan, np.float32)
-                usable = np.flatnonzero(rows.usable[part])
-                if len(usable):
-                    queries = vectors["queries"][torch.from_numpy(rows.query[part[usable]])]
-                    places = own_places(queries, vectors["corpus"], rows.own[part[usable]], settings.within)
-                    rank[usable], similarity[usable] = places.ranks, places.similarities
-                    if "evaluation" in vectors:
-                        near[usable] = closest(queries, vectors["evaluation"])
+                at = np.flatnonzero(usable[part])
+                if len(at):
+                    queries = rows.vectors(part[at])
+                    places = own_places(queries, rows.corpus.every(), rows.own[part[at]], settings.within)
+                    rank[at], similarity[at] = places.ranks, places.similarities
+                    if evaluation is not None and len(evaluation):
+                        near[at] = closest(queries, evaluation.every())
                 table = pa.table([rank, similarity, near], schema=_SEARCHED)
                 writer.commit(number, {"train": table}, to_table([], REJECT))
                 bar.advance(len(part))
         writer.finish(_search_card(settings))
     return writer.folder().table()
-
-
-def _fingerprints(sides: Mapping[str, KeyedVectors]) -> dict[str, str]:
-    return {name: side.folder.manifest.fingerprint for name, side in sides.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,44 +210,72 @@ class _Decision:
 
 
 def _decide(
-    rows: _Rows,
+    rows: EncodedRows,
     ranked: pa.Table,
-    sides: Mapping[str, KeyedVectors],
-    written: WrittenQueries,
-    evaluation: Evaluation,
+    evaluation: EvaluationQueries,
     judge: str,
+    fingerprints: Mapping[str, str],
     settings: FilterQueriesSettings,
     run: Run,
 ) -> _Decision:
     """Decide which queries to keep: by rank, by the judge's score, and without near-copies.
 
-    ``judge`` is the revision of the judge.
+    ``judge`` is the revision of the judge, ``fingerprints`` are those of the folders of vectors.
     """
-    queries = sides["queries"]
-    verdicts = verdicts_by_rank(rows.query, rows.own, ranked, written, evaluation, settings)
+    verdicts = verdicts_by_rank(rows, ranked, evaluation, settings)
     if settings.judge:
-        with scratch_file(run.out, "texts") as file:
-            scores = judge_queries(
-                written,
-                rows.own,
-                sides["corpus"],
-                np.flatnonzero(verdicts.kept),
-                settings,
-                judge,
-                _fingerprints(sides),
-                run.part("scores"),
-                file,
-            )
+        judged = np.flatnonzero(verdicts.kept)
+        scores = _judge_scores(rows, judged, judge, fingerprints, settings, run)
         warn_of_equal_scores(scores[np.isfinite(scores)], "queries", run.progress.say)
         leave_out_by_score(verdicts, scores, settings)
         ranked = ranked.append_column("judge_score", pa.array(scores, from_pandas=True))
-    leave_out_copies(verdicts, rows.query, queries, written, settings)
+    leave_out_copies(verdicts, rows, settings)
     consistent = sum(verdict.filter in (NO_FILTER, "judge", DUPLICATE) for verdict in verdicts)
     if not settings.held_back:
         return _Decision(verdicts, consistent, None, ranked)
     held = held_back(rows.chunk, verdicts.kept, settings.held_back)
-    leave_out_near_test(verdicts, rows.query, queries, held, settings)
+    leave_out_near_test(verdicts, rows, held, settings)
     return _Decision(verdicts, consistent, held, ranked)
+
+
+def _judge_scores(
+    rows: EncodedRows,
+    judged: NDArray[np.int64],
+    revision: str,
+    fingerprints: Mapping[str, str],
+    settings: FilterQueriesSettings,
+    run: Run,
+) -> Float32s:
+    """The judge's scores of n queries, each with its own chunk and the chunk's title, ``(n,)`` float32.
+
+    The rows ``judged``, ascending, are scored, and the scores saved in the subfolder ``scores``; the others
+    get NaN. ``revision`` is that of the judge.
+    """
+    scores = np.full(len(rows.written), np.nan, np.float32)
+    if not len(judged):
+        return scores
+    size, chunks = settings.shard_size, np.unique(rows.own[judged])
+    with scratch_file(run.out, "texts") as file:
+        texts = cache(partial(rows.corpus.texts, chunks, file))
+
+        def shard(number: int) -> pa.Table:
+            part = judged[number * size : (number + 1) * size]
+            queries = pa.array(rows.written.texts_at(part), pa.string())
+            own = rows_at(texts(), np.searchsorted(chunks, rows.own[part]))["text"]
+            return pa.table({"input": queries, "output": own})
+
+        folder = judge_texts(
+            shard,
+            equal_shards(len(judged), size),
+            settings.judging(),
+            revision,
+            run.part("scores"),
+            deciding={},
+            # The filter's other settings decide which queries are judged.
+            inputs={**fingerprints, "judged": hash_bytes(judged.astype("<i8").tobytes())},
+        )
+        scores[judged] = folder.table()["score"].to_numpy()
+    return scores
 
 
 def _shard(written: WrittenQueries, decision: _Decision, part: slice) -> tuple[dict[str, pa.Table], pa.Table]:

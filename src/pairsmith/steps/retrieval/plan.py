@@ -31,7 +31,6 @@ from pairsmith.steps.retrieval.query_rows import read_evaluation
 from pairsmith.steps.retrieval.reused import EarlierQueries, contents_of
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
 from pairsmith.steps.slice_plan import plan_by_slice
-from pairsmith.steps.step import Step
 
 CALIBRATION_DOCUMENTS = 32
 CALIBRATION_TEXTS = 256
@@ -66,10 +65,9 @@ def plan_queries(settings: QueriesSettings, before: Before) -> Estimate:
 
     Chunks whose queries the folder of ``reuse`` has only take the time to read them.
     """
-    step = Step(QueriesSettings, write_queries, "", planned_rows_setting="chunks")
     new = settings.model_copy(update={"reuse": None})
     if settings.reuse is None or settings.model in before:
-        return plan_by_slice(step, new, before)
+        return plan_by_slice(write_queries, "chunks", new, before)
     begun = time.monotonic()
     earlier = EarlierQueries.open(settings.reuse, identity_of(settings))
     contents = contents_of(settings, chosen_chunks(settings)())
@@ -84,7 +82,7 @@ def plan_queries(settings: QueriesSettings, before: Before) -> Estimate:
     estimate = Estimate(seconds=0.0, memory=peak_memory(), disk=FOLDER_BYTES, rows={}, sample=sample)
     reading = time.monotonic() - begun
     if left:
-        estimate = plan_by_slice(step, new.model_copy(update={"limit": left}), before)
+        estimate = plan_by_slice(write_queries, "chunks", new.model_copy(update={"limit": left}), before)
     return replace(
         estimate,
         seconds=estimate.seconds + reading,

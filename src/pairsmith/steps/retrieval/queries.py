@@ -71,11 +71,7 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     settings = resolve_dtype(settings, run)
     _refuse_other_models(settings)
     refuse_sources(
-        run,
-        chunks=settings.chunks,
-        model=settings.model,
-        examples=settings.examples,
-        reuse=settings.reuse,
+        run, chunks=settings.chunks, model=settings.model, examples=settings.examples, reuse=settings.reuse
     )
     records = chosen_chunks(settings)
     count = sum(1 for _ in records())
@@ -232,10 +228,7 @@ def _card(settings: QueriesSettings, counts: dict[str, int]) -> Card:
         counts=counts,
         description="Search queries, each for a chunk of a document that answers it. The language model "
         f"`{model_display_name(settings.model)}` wrote them. Their kinds are {', '.join(settings.kinds)}.",
-        columns={
-            "query": "the query",
-            "positive": "the text of the chunk that the query was written for",
-        },
+        columns={"query": "the query", "positive": "the text of the chunk that the query was written for"},
         provenance="The queries were written by a program; no person has checked them.",
         citations=(CITATION,),
         licence="The rights in the documents apply.",

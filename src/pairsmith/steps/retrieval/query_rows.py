@@ -91,7 +91,7 @@ def _chunks(settings: FilterQueriesSettings) -> Iterator[Document]:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EvaluationQueries:
     """The queries of an evaluation, read from ``sources``; they may be empty."""
 
     texts: Sequence[str]
@@ -111,7 +111,7 @@ class Evaluation:
         return distinct_documents(lambda: self.texts, keys_of(self.texts), "the evaluation")
 
 
-def read_evaluation(settings: FilterQueriesSettings) -> Evaluation:
+def read_evaluation(settings: FilterQueriesSettings) -> EvaluationQueries:
     """Read the queries of the evaluation, on which no model may be trained."""
     column = settings.evaluation_column
     sources = [in_beir(source, "queries.jsonl") for source in settings.evaluation]
@@ -125,4 +125,4 @@ def read_evaluation(settings: FilterQueriesSettings) -> Evaluation:
         if not queries:
             raise InputError(f"{opened.name} holds no queries")
         texts += queries
-    return Evaluation(texts, sources)
+    return EvaluationQueries(texts, sources)

@@ -14,14 +14,7 @@ from pairsmith.core.fields import (
     VectorFolder,
     WorkerSettings,
 )
-from pairsmith.core.settings import (
-    BY_CONTENT,
-    MOST_ITEMS,
-    NO_EFFECT,
-    Listed,
-    NoEffectError,
-    refuse,
-)
+from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, NO_EFFECT, Listed, NoEffectError, refuse
 from pairsmith.methods.retrieval.query_options import AgainstName, QueryKind, QueryOptions
 from pairsmith.steps.corpora.options import EncodingOptions, JudgeOptions, options_of
 

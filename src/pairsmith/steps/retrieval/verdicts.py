@@ -8,17 +8,58 @@ import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
+from pairsmith.core.errors import InputError
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.text_keys import TextKeys
 from pairsmith.methods.retrieval.consistency import closest, near_copies
 from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.mine.filter import share_of
 from pairsmith.steps.retrieval.generated_queries import WrittenQueries
-from pairsmith.steps.retrieval.query_rows import Evaluation
+from pairsmith.steps.retrieval.query_rows import ChunkTexts, EvaluationQueries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.vectors import KeyedVectors
 
 NO_FILTER = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """n rows of queries, with the vectors of the queries and of the chunks that they were written for.
+
+    Attributes:
+        written: the rows.
+        queries: the vectors of the distinct queries.
+        corpus: the vectors of the distinct chunks.
+        query: ``(n,)`` int64, the number of each row's query in ``queries``; -1 if it has no vector.
+        own: ``(n,)`` int64, the number of the row's own chunk in ``corpus``; -1 if it has no vector.
+        chunk: ``(n,)`` uint64, the key of the text of the row's own chunk.
+    """
+
+    written: WrittenQueries
+    queries: KeyedVectors
+    corpus: KeyedVectors
+    query: NDArray[np.int64]
+    own: NDArray[np.int64]
+    chunk: TextKeys
+
+    @classmethod
+    def of(
+        cls, written: WrittenQueries, texts: ChunkTexts, queries: KeyedVectors, corpus: KeyedVectors
+    ) -> "EncodedRows":
+        """Look up the vectors; an ``InputError`` is raised if no row has its chunk in the corpus."""
+        chunk = texts.of_chunks(written)
+        own = corpus.numbers(chunk)
+        if (own < 0).all():
+            raise InputError(
+                f"{texts.settings.queries}: none of the texts that its queries were written for is in "
+                f"{', '.join(texts.settings.corpus)}; give the folder of the chunks that they were written "
+                "for"
+            )
+        return cls(written, queries, corpus, queries.numbers(written.keys), own, chunk)
+
+    def vectors(self, rows: NDArray[np.int64]) -> torch.Tensor:
+        """The vectors of the queries of these rows, ``(k, width)``; each of them has one."""
+        return self.queries.every()[torch.from_numpy(self.query[rows])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +95,20 @@ class Verdicts(list[Verdict]):
 
 
 def verdicts_by_rank(
-    query: NDArray[np.int64],
-    own: NDArray[np.int64],
-    ranked: pa.Table,
-    written: WrittenQueries,
-    evaluation: Evaluation,
-    settings: FilterQueriesSettings,
+    rows: EncodedRows, ranked: pa.Table, evaluation: EvaluationQueries, settings: FilterQueriesSettings
 ) -> Verdicts:
     """Leave out queries without a vector or a chunk, those of the evaluation, and inconsistent queries.
 
     A query is inconsistent if it does not lead back to its own chunk.
 
-    Args:
-        query: ``(n,)`` int64, the number of each query's vector; -1 if it has none.
-        own: ``(n,)`` int64, the number of its own chunk's vector; -1 if it has none.
-        ranked: n rows with the columns rank, that of the own chunk, from 1, and evaluation, the cosine with
-            the nearest query of the evaluation, which may be NaN.
-        written: the n queries.
-        evaluation: the queries of the evaluation.
-        settings: the settings of ``filter-queries``.
+    ``ranked`` has n rows with the columns rank, that of the own chunk, from 1, and evaluation, the cosine
+    with the nearest query of the evaluation, which may be NaN.
     """
-    verdicts = Verdicts([_KEEP] * len(written))
+    verdicts = Verdicts([_KEEP] * len(rows.written))
     rank, near = ranked["rank"].to_numpy(), ranked["evaluation"].to_numpy()
-    verdicts.leave_out(query < 0, "no query", "it is blank, or has no vector")
-    verdicts.leave_out(own < 0, "no chunk", "its text is not in the corpus, or has no vector")
-    copies = np.isin(written.names, evaluation.names)
+    verdicts.leave_out(rows.query < 0, "no query", "it is blank, or has no vector")
+    verdicts.leave_out(rows.own < 0, "no chunk", "its text is not in the corpus, or has no vector")
+    copies = np.isin(rows.written.names, evaluation.names)
     verdicts.leave_out(copies, "evaluation", "copies a query of the evaluation")
     if settings.contaminated < 1:
         threshold = f"a query of the evaluation has a cosine of {settings.contaminated:g} or more with it"
@@ -105,22 +135,13 @@ def leave_out_by_score(verdicts: Verdicts, scores: Float32s, settings: FilterQue
         verdicts.leave_out(low, "judge", reason)
 
 
-def leave_out_copies(
-    verdicts: Verdicts,
-    query: NDArray[np.int64],
-    queries: KeyedVectors,
-    written: WrittenQueries,
-    settings: FilterQueriesSettings,
-) -> None:
-    """Leave out kept queries that are near-copies of an earlier kept query.
-
-    ``query``, ``(n,)`` int64, has the number of each query's vector in ``queries``.
-    """
+def leave_out_copies(verdicts: Verdicts, rows: EncodedRows, settings: FilterQueriesSettings) -> None:
+    """Leave out kept queries that are near-copies of an earlier kept query."""
     kept = np.flatnonzero(verdicts.kept)
     if not len(kept):
         return
-    names = written.names[kept]
-    copied = near_copies(queries.every(), query[kept], names, settings.duplicates)
+    names = rows.written.names[kept]
+    copied = near_copies(rows.queries.every(), rows.query[kept], names, settings.duplicates)
     for at in np.flatnonzero(copied >= 0).tolist():
         first = int(copied[at])
         reason = f"an earlier query has a cosine of {settings.duplicates:g} or more with it"
@@ -148,24 +169,14 @@ def held_back(chunk: TextKeys, kept: NDArray[np.bool_], share: float) -> NDArray
 
 
 def leave_out_near_test(
-    verdicts: Verdicts,
-    query: NDArray[np.int64],
-    queries: KeyedVectors,
-    held: NDArray[np.bool_],
-    settings: FilterQueriesSettings,
+    verdicts: Verdicts, rows: EncodedRows, held: NDArray[np.bool_], settings: FilterQueriesSettings
 ) -> None:
-    """Leave out kept training queries that are near a kept query that is held back for evaluation.
-
-    ``query``, ``(n,)`` int64, has the number of each query's vector in ``queries``; ``held``, ``(n,)`` bool,
-    tells which queries are held back.
-    """
+    """Leave out kept training queries near a kept query that is held back (``held``, ``(n,)`` bool)."""
     kept = verdicts.kept
     train, test = np.flatnonzero(kept & ~held), np.flatnonzero(kept & held)
     if settings.contaminated == 1 or not len(train) or not len(test):
         return
-    vectors = queries.every()
-    train_vectors, test_vectors = (vectors[torch.from_numpy(query[rows])] for rows in (train, test))
     near = np.zeros(len(verdicts), bool)
-    near[train] = closest(train_vectors, test_vectors) >= np.float32(settings.contaminated)
+    near[train] = closest(rows.vectors(train), rows.vectors(test)) >= np.float32(settings.contaminated)
     threshold = f"a query that is held back has a cosine of {settings.contaminated:g} or more with it"
     verdicts.leave_out(near, "evaluation", threshold)

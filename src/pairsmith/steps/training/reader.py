@@ -1,7 +1,7 @@
 """The step ``train-reader``: a reader trained on about a hundred questions and on mined questions (M9)."""
 
 from collections.abc import Iterable
-from itertools import chain, islice
+from itertools import chain
 
 from pairsmith.core.citations import MINING
 from pairsmith.core.errors import ModelError
@@ -11,7 +11,12 @@ from pairsmith.methods.mining.marked import QuestionWithSpans
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.span_heads import heads_kind
 from pairsmith.steps.training.card import HubModel
-from pairsmith.steps.training.reading import SeedData, read_question_seeds, read_validation_questions
+from pairsmith.steps.training.reading import (
+    SeedData,
+    read_question_seeds,
+    read_validation_questions,
+    without_repeats,
+)
 from pairsmith.steps.training.settings import TrainReaderSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 
@@ -40,19 +45,19 @@ def _read(settings: TrainReaderSettings, _: int | None) -> SeedData[Question]:
         )
     seeds = read_question_seeds(settings.seeds)
     validation, left_out = read_validation_questions(settings.validation)
-    added = added_questions(settings, [*seeds.examples, *validation])
-    return SeedData(seeds, validation, added, left_out)
+    added, repeats = added_questions(settings, [*seeds.examples, *validation])
+    return SeedData(seeds, validation, added, left_out, repeats)
 
 
 def _train(data: SeedData[Question], settings: TrainReaderSettings, context: TrainingContext) -> Trained:
-    data.report(context["progress"], settings.extra, "new questions")
+    data.report(context["progress"], settings.extra, "questions")
     questions = [*data.seeds.examples, *data.added]
     trained = train_reader_on(
         list(map(QuestionWithSpans.of, questions)), data.validation, settings, **context
     )
     facts = {
         **data.seeds.facts(),
-        "added questions": len(data.added),
+        **data.added_facts("questions"),
         "questions left out: no window holds the answer": len(questions) - trained.questions,
         "validation examples": len(data.validation),
     }
@@ -67,13 +72,13 @@ train_reader = TrainingStep(
 """Trains a reader on seeds and added questions. ``AutoModelForQuestionAnswering`` opens the folder."""
 
 
-def added_questions(settings: TrainReaderSettings, excluded: Iterable[Question]) -> list[Question]:
+def added_questions(
+    settings: TrainReaderSettings, excluded: Iterable[Question]
+) -> tuple[list[Question], int]:
     """The first ``extra`` questions of the sources in ``added``, in order; all if ``extra`` is None.
 
     A question that is also in ``excluded``, on the same passage, is left out: the answers of seeds are surer,
-    and validation questions must not be trained on.
+    and validation questions must not be trained on. The second result is the number of those left out.
     """
-    in_excluded = {(question.question, question.context) for question in excluded}
     questions = chain.from_iterable(read_questions(source) for source in settings.added)
-    new = (question for question in questions if (question.question, question.context) not in in_excluded)
-    return list(islice(new, settings.extra))
+    return without_repeats(questions, lambda one: (one.question, one.context), excluded, settings.extra)

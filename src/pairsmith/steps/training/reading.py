@@ -7,7 +7,14 @@ from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress
-from pairsmith.data.examples import FEW, Example, ExampleKind, all_examples, read_examples
+from pairsmith.data.examples import (
+    FEW,
+    Example,
+    ExampleKind,
+    all_examples,
+    all_questions,
+    read_examples,
+)
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.steps.shared import with_sources
@@ -83,6 +90,7 @@ class SeedData(Generic[E]):
     validation: Sequence[E]
     added: Sequence[E] = ()  # training examples besides the seeds, such as mined ones
     left_out: str = ""  # how many validation examples were left out, and why, to be reported
+    repeats: int = 0  # examples that were not added, as they repeat one that is already used
 
     @property
     def examples(self) -> int:
@@ -93,14 +101,25 @@ class SeedData(Generic[E]):
     unread = 0
 
     def report(self, progress: Progress, extra: int | None = None, what: str = "") -> None:
-        """Report problems with the seeds, and if fewer than ``extra`` examples, named ``what``, are added."""
+        """Report problems with the seeds, and which examples, named ``what``, were not added.
+
+        ``extra`` is the number of examples to add, None for all.
+        """
         self.seeds.report(progress)
         if self.left_out:
             progress.say(self.left_out)
+        if self.repeats:
+            read = len(self.added) + self.repeats
+            progress.say(f"{self.repeats:,} of {read:,} added {what} repeat other examples and are left out")
         if extra and len(self.added) < extra:
             progress.say(
-                f"--added has {len(self.added):,} {what}, fewer than --extra {extra:,}; all are used"
+                f"--added has {len(self.added):,} new {what}, fewer than --extra {extra:,}; all are used"
             )
+
+    def added_facts(self, what: str) -> dict[str, object]:
+        """The numbers of examples, named ``what``, that were added and left out, for the model card."""
+        repeats = {f"added {what} left out as repeats": self.repeats} if self.repeats else {}
+        return {f"added {what}": len(self.added), **repeats}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +175,10 @@ def read_validation_questions(source: str | None) -> tuple[list[Question], str]:
     """The validation questions that have an answer, and a message on the others; empty without a source."""
     if not source:
         return [], ""
-    answered = AnsweredQuestions()
-    questions = list(answered.read(source))
-    total = len(questions) + answered.unanswered
-    return questions, _left_out(answered.unanswered, total, "questions have no answer")
+    questions = all_questions(source, unanswered=True)
+    answered = [question for question in questions if question.answers]
+    unanswered = len(questions) - len(answered)
+    return answered, _left_out(unanswered, len(questions), "questions have no answer")
 
 
 def _left_out(count: int, total: int, reason: str) -> str:
@@ -216,7 +235,7 @@ def read_validation(
 def read_question_seeds(source: str) -> Seeds[Question]:
     """The distinct seeds of a reader; duplicates have the same question, passage and answers."""
     seeds = _distinct(
-        read_questions(source),
+        all_questions(source),
         lambda question: (question.question, question.context, question.answers),
         source,
     )
@@ -255,3 +274,31 @@ def items_of(
         items += islice(remaining, most)
         unread += sum(1 for _ in remaining)
     return items, unread
+
+
+def without_repeats(
+    examples: Iterable[E],
+    key: Callable[[E], Hashable],
+    used: Iterable[E],
+    most: int | None,
+    *,
+    once: bool = False,
+) -> tuple[list[E], int]:
+    """The first ``most`` examples, all with None, that repeat none of ``used``, and how many were left out.
+
+    Examples with the same ``key`` repeat each other. With ``once``, those that repeat an earlier one of the
+    examples are left out, too.
+    """
+    keys, repeats = {key(example) for example in used}, 0
+
+    def new() -> Iterator[E]:
+        nonlocal repeats
+        for example in examples:
+            if key(example) in keys:
+                repeats += 1
+                continue
+            if once:
+                keys.add(key(example))
+            yield example
+
+    return list(islice(new(), most)), repeats

@@ -1,16 +1,16 @@
 """The step ``train-summarizer``: a summariser trained on a hundred seeds and on mined pairs (M9)."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 
 from pairsmith.core.citations import MINING
 from pairsmith.data.examples import Example, each_example, read_examples
 from pairsmith.methods.mining.summarizer import generation_example, train_summarizer_on
 from pairsmith.metrics.rouge import check_rouge
 from pairsmith.steps.training.card import HubModel
-from pairsmith.steps.training.reading import SeedData, read_seeds
+from pairsmith.steps.training.reading import SeedData, read_seeds, without_repeats
 from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.generators import refuse_both_ways
@@ -52,16 +52,17 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
     seeds = replace(seeds, examples=seed_examples)
     examples = read_examples(settings.validation, settings.kind) if settings.validation else []
     validation = [generation_example(example, settings.kind) for example in examples]
-    return SeedData(seeds, validation, added_examples(settings, [*seeds.examples, *validation]))
+    added, repeats = added_examples(settings, [*seeds.examples, *validation])
+    return SeedData(seeds, validation, added, repeats=repeats)
 
 
 def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: TrainingContext) -> Trained:
-    data.report(context["progress"], settings.extra, "new documents")
+    data.report(context["progress"], settings.extra, "documents")
     trained = train_summarizer_on(data.seeds.examples, data.added, data.validation, settings, **context)
     has_marker = data.added and settings.marker
     facts = {
         **data.seeds.facts(),
-        "added examples": len(data.added),
+        **data.added_facts("examples"),
         "marker before added inputs": f"`{settings.marker}`" if has_marker else "none",
         "validation examples": len(data.validation),
     }
@@ -78,19 +79,14 @@ train_summarizer = TrainingStep(
 ``AutoModelForCausalLM`` for a decoder-only base; it contains the settings for generating summaries."""
 
 
-def added_examples(settings: TrainSummarizerSettings, excluded: Sequence[Example]) -> list[Example]:
+def added_examples(
+    settings: TrainSummarizerSettings, excluded: Sequence[Example]
+) -> tuple[list[Example], int]:
     """The first ``extra`` examples of the sources in ``added``, in order; all if ``extra`` is None.
 
     A document is used once, and not at all if an example in ``excluded`` has it: seeds have better summaries,
-    and validation documents must not be trained on.
+    and validation documents must not be trained on. The second result is the number of those left out.
     """
-    documents = {example.input for example in excluded}
-
-    def new_examples() -> Iterator[Example]:
-        for original in chain.from_iterable(each_example(source, settings.kind) for source in settings.added):
-            example = generation_example(original, settings.kind)
-            if example.input not in documents:
-                documents.add(example.input)
-                yield example
-
-    return list(islice(new_examples(), settings.extra))
+    originals = chain.from_iterable(each_example(source, settings.kind) for source in settings.added)
+    examples = (generation_example(original, settings.kind) for original in originals)
+    return without_repeats(examples, lambda one: one.input, excluded, settings.extra, once=True)

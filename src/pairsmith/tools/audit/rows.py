@@ -9,7 +9,7 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 from pairsmith.tools.meanings import label_meanings
-from pairsmith.tools.report.rows import is_number, label_name, row_texts, sorted_labels, with_sample
+from pairsmith.tools.report.rows import is_number, row_texts, shown_label, sorted_labels, with_sample
 from pairsmith.tools.settings import AuditSettings
 
 MOST_LABELS = 9
@@ -71,7 +71,7 @@ def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     for _, table, drawn in with_sample(folder, settings.rows, generator(settings.seed, "audit")):
         column = next((name for name in ("label", "score") if name in table.column_names), "")
         if column and len(claimed) <= MOST_LABELS:
-            claimed |= {label_name(value) for value in table.column(column).unique().to_pylist()}
+            claimed |= {shown_label(value) for value in table.column(column).unique().to_pylist()}
         sample += drawn
     columns = next((names for names in _QUESTIONS if set(names) <= sample[0].keys()), None)
     if columns is None:
@@ -87,7 +87,9 @@ def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     # People cannot give a score with many distinct values, such as a search's.
     comparable = column and not (column == "score" and len(claimed) > MOST_LABELS)
     rows = [
-        AuditRow(str(row["id"]), dict(row_texts(row, columns)), label_name(row[column]) if comparable else "")
+        AuditRow(
+            str(row["id"]), dict(row_texts(row, columns)), shown_label(row[column]) if comparable else ""
+        )
         for row in sample
     ]
     repeated = next((name for name, count in Counter(row.id for row in rows).items() if count > 1), None)

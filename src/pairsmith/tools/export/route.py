@@ -103,7 +103,4 @@ def _with_croissant(data: str) -> Mapping[str, MakeContent]:
     hashes = {file.path: file.sha256 for file in folder.manifest.shard_files}
     check_files(folder.path, str(folder.path), hashes, folder.manifest.step)
     described = as_json(describe(folder.manifest, folder.schema()))
-    return {
-        CROISSANT: lambda: described,
-        **{name: (folder.path / name).read_bytes for name in hashes},
-    }
+    return {CROISSANT: lambda: described, **{name: (folder.path / name).read_bytes for name in hashes}}

@@ -179,17 +179,9 @@ def variety(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
     sample = {name: [str(row.get(name) or "") for row in summary.rows] for name in summary.columns}
     rows = []
     for name, texts in sample.items():
-        ones, twos = Counter[str](), Counter[tuple[str, str]]()
-        for text in texts:
-            if ones.total() > _WORDS:
-                break
-            terms = words(text).split()
-            ones.update(terms)
-            twos.update(pairwise(terms))
         different = f"{number(summary.distinct[name])} ({percent(summary.distinct[name], total)})"
-        rows.append(
-            (column_words(name), different, *(percent(len(kinds), kinds.total()) for kinds in (ones, twos)))
-        )
+        kinds = (percent(len(counts), counts.total()) for counts in _words_and_pairs(texts))
+        rows.append((column_words(name), different, *kinds))
     yield Table(
         ["column", "different texts", "different words", "different pairs of words"],
         rows,
@@ -198,33 +190,49 @@ def variety(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
         f"counted in a sample of rows, up to {_WORDS:,} words.",
     )
     for name, texts in sample.items():
-        repeated = [(text, count) for text, count in Counter(texts).most_common(5) if count > 1]
-        if often := [(shown_text(text, 120), number(count)) for text, count in repeated]:
-            head = [column_words(name), f"times in {len(texts):,} rows"]
-            yield Table(head, often, title=f"Most frequent texts of {column_words(name)}")
-        beginnings = Counter(" ".join(text.split()[:3]).casefold() for text in texts).most_common(5)
-        if first := [
-            (shown_text(text, 120), percent(count, len(texts))) for text, count in beginnings if count > 1
-        ]:
-            title = f"Most frequent beginnings of {column_words(name)}"
-            yield Table(["first three words", "share of texts"], first, title=title)
-        if (marked := list(filter(None, map(_MARKUP.search, texts)))) and len(marked) >= 0.01 * len(texts):
-            warn.append(
-                Finding(
-                    f"{percent(len(marked), len(texts))} of {name} hold remnants of HTML, such as "
-                    f"“{shown_text(marked[0][0], 60)}”",
-                    "Take the markup out of the source texts, and make the rows again.",
-                )
+        yield from _most_frequent(name, texts, warn)
+
+
+def _words_and_pairs(texts: Sequence[str]) -> tuple[Counter[str], Counter[tuple[str, str]]]:
+    """How often each word, and each pair of adjacent words, occurs in the first texts."""
+    ones, twos = Counter[str](), Counter[tuple[str, str]]()
+    for text in texts:
+        if ones.total() > _WORDS:
+            break
+        terms = words(text).split()
+        ones.update(terms)
+        twos.update(pairwise(terms))
+    return ones, twos
+
+
+def _most_frequent(name: str, texts: Sequence[str], warn: list[Finding]) -> Iterator[Table]:
+    """The most frequent texts of a column and their beginnings; warns of these, and of remnants of HTML."""
+    repeated = [(text, count) for text, count in Counter(texts).most_common(5) if count > 1]
+    if often := [(shown_text(text, 120), number(count)) for text, count in repeated]:
+        head = [column_words(name), f"times in {len(texts):,} rows"]
+        yield Table(head, often, title=f"Most frequent texts of {column_words(name)}")
+    beginnings = Counter(" ".join(text.split()[:3]).casefold() for text in texts).most_common(5)
+    shares = [(shown_text(text, 120), percent(count, len(texts))) for text, count in beginnings if count > 1]
+    if shares:
+        title = f"Most frequent beginnings of {column_words(name)}"
+        yield Table(["first three words", "share of texts"], shares, title=title)
+    if (marked := list(filter(None, map(_MARKUP.search, texts)))) and len(marked) >= 0.01 * len(texts):
+        warn.append(
+            Finding(
+                f"{percent(len(marked), len(texts))} of {name} hold remnants of HTML, such as "
+                f"“{shown_text(marked[0][0], 60)}”",
+                "Take the markup out of the source texts, and make the rows again.",
             )
-        if beginnings and beginnings[0][1] > 0.2 * len(texts) and len(texts) >= 50:
-            share = percent(beginnings[0][1], len(texts))
-            warn.append(
-                Finding(
-                    f"{share} of the texts in {name} begin with “{shown_text(beginnings[0][0], 60)}”",
-                    "A model may learn this beginning in place of the meaning: vary the instructions or the "
-                    "first texts.",
-                )
+        )
+    if beginnings and beginnings[0][1] > 0.2 * len(texts) and len(texts) >= 50:
+        share = percent(beginnings[0][1], len(texts))
+        warn.append(
+            Finding(
+                f"{share} of the texts in {name} begin with “{shown_text(beginnings[0][0], 60)}”",
+                "A model may learn this beginning in place of the meaning: vary the instructions or the "
+                "first texts.",
             )
+        )
 
 
 def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
@@ -254,11 +262,7 @@ def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
         counts = (f"{n:,} of {total:,} ({percent(n, total)})" for n in (shared.whole_texts, shared.runs))
         rows.append((name, *counts))
     yield Table(
-        [
-            "evaluation data",
-            "rows with the same text",
-            f"rows with the same {GRAM} consecutive words",
-        ],
+        ["evaluation data", "rows with the same text", f"rows with the same {GRAM} consecutive words"],
         rows,
         note="All rows are examined, and each column counts a row at most once. Texts are compared without "
         f"case and punctuation. Texts of the evaluation data with fewer than {FEWEST} words are ignored.",
@@ -306,14 +310,11 @@ def examples(
         title = f"{labelled(summary, name)}:" if summary.label else "Some rows:"
         if meaning := meanings.get(name):
             title += f" {shown_text(meaning, 200)}"
-        group = [("", shown_texts(row, summary)) for row in evenly_spaced_rows(rows, settings.examples)]
+        # At equal distances, as the first rows often have the same first text.
+        count = min(settings.examples, len(rows))
+        shown = (rows[place * len(rows) // count] for place in range(count))
+        group = [("", shown_texts(row, summary)) for row in shown]
         yield ExampleRows(title, group, colours.get(name))
-
-
-def evenly_spaced_rows(rows: Sequence[Row], count: int) -> list[Row]:
-    """``count`` of the rows at equal distances, as the first rows often have the same first text."""
-    count = min(count, len(rows))
-    return [rows[place * len(rows) // count] for place in range(count)]
 
 
 def _highest_first(label: str) -> tuple[float, str]:

@@ -33,9 +33,11 @@ MEANINGS = {
     "evaluate labels": "“mean” is the mean cosine similarity of a label's pairs under a sentence encoder. "
     "“gap” is the mean of the highest label minus the mean of the lowest one: near 0, the labels do not "
     "differ.",
-    "evaluate paraphrase": "auroc and f1 are ×100. auroc is the share of pairs of a paraphrase and another "
-    "pair in which the paraphrase has the larger BERTScore. f1 is the mean after training on each split: "
-    "“error” is its standard error over the splits, its interval is over the test pairs.",
+    "evaluate paraphrase": "auroc, f1 and correlation are ×100. auroc is the share of pairs of a paraphrase "
+    "and another pair in which the paraphrase has the larger BERTScore. correlation is Pearson's, of the "
+    "BERTScores of other pairs with people's scores, on average over the language pairs. f1 is the mean "
+    "after training on each split: “error” is its standard error over the splits, its interval is over the "
+    "test pairs.",
     "evaluate sentiment": "All figures are ×100. accuracy and auroc are means over the prompts: “error” is "
     "the standard error over the prompts, the interval is over the texts. auroc is the share of pairs of a "
     "positive and a negative text in which the positive text has the larger score.",

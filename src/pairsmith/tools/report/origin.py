@@ -8,7 +8,7 @@ from pairsmith.core.progress import clock
 from pairsmith.runs import DatasetFolder, model_display_name
 from pairsmith.runs.log import recent
 from pairsmith.tools.report.parts import Facts, Finding, shown_text
-from pairsmith.tools.report.rows import PAIRS, label_name
+from pairsmith.tools.report.rows import PAIRS, shown_label
 from pairsmith.tools.report.words import settings_in_words
 
 _PARTS = {
@@ -84,7 +84,7 @@ def provenance(folder: DatasetFolder) -> Facts:
         rows.insert(1, ("task", shown_text(str(task.get("name", "")))))
         rows += [
             (
-                f"instruction {number} for {label_name(label['name'])}".replace(" 1 for", " for"),
+                f"instruction {number} for {shown_label(label['name'])}".replace(" 1 for", " for"),
                 shown_text(text),
             )
             for label in task.get("labels", [])

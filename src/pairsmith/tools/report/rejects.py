@@ -8,7 +8,7 @@ from pairsmith.data.schemas import length_before_cut
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.folder import REJECTS
 from pairsmith.tools.report.parts import Bars, Block, ExampleRows, Note, PageSection, column_words, shown_text
-from pairsmith.tools.report.rows import label_name
+from pairsmith.tools.report.rows import shown_label
 from pairsmith.tools.settings import ReportSettings
 
 _MOST_REASONS = 15
@@ -50,7 +50,7 @@ def _columns(row: str) -> list[tuple[str, str]]:
         value = None
     if not isinstance(value, dict):
         return [("", shown_text(row))]
-    texts = {name: label_name(cell) for name, cell in value.items() if name != "id" and cell != ""}
+    texts = {name: shown_label(cell) for name, cell in value.items() if name != "id" and cell != ""}
     return [
         (shown_text(column_words(name), 60), shown_text(text, length=length_before_cut(text)))
         for name, text in texts.items()

@@ -76,7 +76,7 @@ class Tally:
         """The row's label as a key of ``labels``; "" if there are no labels."""
         if self.label is None:
             return ""
-        name = label_name(row[self.label])
+        name = shown_label(row[self.label])
         return name if any(name in split for split in self.labels.values()) else OTHERS
 
 
@@ -184,7 +184,7 @@ def _compare(
 def _times(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
     """How often each value occurs in a column."""
     for entry in pc.value_counts(column).to_pylist():
-        yield label_name(entry["values"]), entry["counts"]
+        yield shown_label(entry["values"]), entry["counts"]
 
 
 def _commonest(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
@@ -201,7 +201,7 @@ def _commonest(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
     return counts
 
 
-def label_name(value: object) -> str:
+def shown_label(value: object) -> str:
     """A label as text: numbers without needless digits, ``–`` if the label is missing."""
     return "–" if value is None else label_text(value)
 
