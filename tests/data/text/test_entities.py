@@ -261,3 +261,11 @@ def test_without_spacy_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(MissingExtra, match=r"pip install 'pairsmith\[spacy\]'"):
         entity_finder("spacy:en_core_web_sm")
+
+
+def test_names_and_numbers_end_where_a_script_without_spaces_goes_on():
+    text = "大阪で2024年に新しい水族館が開館した。Jinbei Sharkが人気だ。"
+    assert [(entity.text, entity.start) for entity in find_entities(text)] == [
+        ("2024", 3),
+        ("Jinbei Shark", 21),
+    ]

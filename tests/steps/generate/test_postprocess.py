@@ -277,8 +277,15 @@ def test_texts_with_a_placeholder_are_rejects(tmp_path):
         LabelledText("a", "I love [City Name].", "x"),
         LabelledText("b", "I love Rome [1].", "x"),
         LabelledText("c", "I love Rome.", "y"),
+        LabelledText("d", "Я люблю [Город].", "y"),
     ]
     dataset = run_on(tmp_path, rows, LABELLED_TEXT, task="topic", validation=0)
     assert [row["id"] for row in dataset.table().to_pylist()] == ["b", "c"]
     reason = "placeholder: the text holds a placeholder in square brackets"
-    assert dataset.manifest.counts.rejects_by_reason == {reason: 1}
+    assert dataset.manifest.counts.rejects_by_reason == {reason: 2}
+
+
+def test_texts_without_spaces_have_words_too(tmp_path):
+    rows = [LabelledText("a", "東京駅へ行った。", "x"), LabelledText("b", "東京駅。", "x")]
+    dataset = run_on(tmp_path, rows, LABELLED_TEXT, task="topic", validation=0, min_words=3)
+    assert [row["id"] for row in dataset.table().to_pylist()] == ["a"]

@@ -282,3 +282,8 @@ def test_texts_are_cut_when_their_marks_are_written_out():
 @given(st.floats(-5, 5), st.floats(1e-7, 1))
 def test_narrow_axes_have_numbers_too(low, width):
     assert 1 <= len(_ticks(low, low + width)) <= 9
+
+
+def test_a_lead_that_begins_in_arabic_does_not_turn_the_english_after_it_around():
+    page = render_page(Page("t", [], lead=["جمل قصيرة. The model wrote them."]))
+    assert '<p class="lead"><bdi dir="ltr">جمل قصيرة. The model wrote them.</bdi></p>' in page

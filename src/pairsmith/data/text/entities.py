@@ -19,6 +19,7 @@ from typing import Any
 
 from pairsmith.core.errors import MissingExtra, ModelError, SettingsError, first_line, known_names_hint
 from pairsmith.core.model_files import hash_files
+from pairsmith.data.text.words import UNSPACED
 
 RULE = "rule"
 SPACY = "spacy:"
@@ -28,6 +29,7 @@ _PASSAGES = 64
 """Number of passages in a batch of spaCy."""
 LONGEST_ANSWER = 100
 """Length in characters of the rule's longest candidates; longer texts are no plausible answers."""
+_UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +120,12 @@ def find_entities(text: str) -> list[Entity]:
     without their units and bounds (``over $2.5 million``, ``15 km``, ``1368–1644``, ``early 1990s``). Other
     candidates are dates, texts in quotation marks or brackets, hyphenated words, terms after ``called`` or
     ``known as``, and long words, which are mostly technical terms. On the development set of SQuAD 1.1 a
-    passage has 24 candidates on average, and 60 % of the questions have an answer among them.
+    passage has 24 candidates on average, and 60 % of the questions have an answer among them. In Chinese,
+    Japanese and other texts without spaces the candidates are numbers and words in Latin letters.
     """
-    spans = [span for kind in _KINDS for span in kind(text)]
+    # Letters of scripts without spaces would go on with the name or number before them, as in "Sharkが".
+    masked = text if text.isascii() else _UNSPACED_LETTER.sub("、", text)
+    spans = [span for kind in _KINDS for span in kind(masked)]
     return _distinct(text, (span for span in spans if span[1] - span[0] <= LONGEST_ANSWER))
 
 

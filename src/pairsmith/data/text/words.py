@@ -57,10 +57,9 @@ and marks after them."""
 _UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 _IDEOGRAPH = re.compile(f"[{_IDEOGRAPHS}]")
 _SYLLABLE = re.compile(f"[{_SYLLABLES}]")
-_TERM = re.compile(rf"(?:(?=[\w{MARKS}])[{UNSPACED}])+|(?:(?![{UNSPACED}])[\w{MARKS}])+")
-
-
-_WORD_OR_LETTER = re.compile(rf"(?=[\w{MARKS}])[{UNSPACED}]|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
+_SPACED_WORD = rf"[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*"
+_TERM = re.compile(rf"(?:(?=[\w{MARKS}])[{UNSPACED}])+|{_SPACED_WORD}")
+_WORD_OR_LETTER = re.compile(rf"(?=[\w{MARKS}])[{UNSPACED}]|{_SPACED_WORD}")
 
 
 def is_unspaced(character: str) -> bool:
