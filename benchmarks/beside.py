@@ -45,7 +45,7 @@ class Program:
     """A command that writes into a folder, what it is asked for, and how its rows are counted there."""
 
     command: Callable[[Path, int], list[str]]
-    asked: int
+    texts: int
     rows: Callable[[Path], int]
 
 
@@ -88,16 +88,16 @@ def main() -> None:
                 keep("agree", name, figures=compare(args.dino, str(model), first))
     inputs = args.work / "inputs.txt"
     inputs.write_text("\n".join(sentences[: args.inputs]) + "\n", encoding="utf-8")
-    every = programs(args, model, inputs)
+    by_name = programs(args, model, inputs)
     for number in range(1, args.rounds + 1) if "speed" in wanted else ():
-        for name, program in every.items():
+        for name, program in by_name.items():
             if name != SMALL and name not in results.get("speed", {}).get(f"round {number}", {}):
                 out = args.work / f"round-{number}" / name.replace(" ", "-")
                 figures = run(program, out, number, args.core)
                 keep("speed", f"round {number}", name, figures=figures)
     if "speed" in results:
         keep("medians", figures=medians(results["speed"]))
-    for name, program in every.items() if "kills" in wanted else ():
+    for name, program in by_name.items() if "kills" in wanted else ():
         if name not in results.get("kills", {}):
             usual = results["medians"][OURS if name == SMALL else name]["seconds"]
             out = args.work / "kills" / name.replace(" ", "-")
@@ -123,8 +123,8 @@ def programs(args: argparse.Namespace, model: Path, inputs: Path) -> dict[str, P
         lengths = ["--num_entries_per_input_and_label", str(TEXTS), "--decay_constant", "100", "--no_cuda"]
         files = ["--task_file", str(task), "--input_file", str(inputs), "--output_dir", str(out)]
         cleaning = ["--remove_duplicates", "--remove_identical_pairs", "--seed", str(seed)]
-        given = ["--model_name", str(model), *files, *lengths, *cleaning]
-        return [sys.executable, script, str(args.dino), *given]
+        options = ["--model_name", str(model), *files, *lengths, *cleaning]
+        return [sys.executable, script, str(args.dino), *options]
 
     def ours(*options: str) -> Callable[[Path, int], list[str]]:
         return lambda out, seed: [
@@ -137,19 +137,19 @@ def programs(args: argparse.Namespace, model: Path, inputs: Path) -> dict[str, P
         script = str(Path(__file__).with_name("beside_distilabel.py"))
         return [str(args.distilabel), script, str(model), str(inputs), instruction, str(TEXTS), str(out)]
 
-    asked = args.inputs * 3 * TEXTS
+    texts = args.inputs * 3 * TEXTS
     once = ("--tries", str(TEXTS))
-    every = {
-        FIRST: Program(first_program, asked, lines),
-        OURS: Program(ours(*once), asked, pairs),
-        "pairsmith, --dtype auto": Program(ours(*once, "--dtype", "auto"), asked, pairs),
-        SMALL: Program(ours(*once, "--shard-size", str(max(1, args.inputs // 5))), asked, pairs),
+    by_name = {
+        FIRST: Program(first_program, texts, lines),
+        OURS: Program(ours(*once), texts, pairs),
+        "pairsmith, --dtype auto": Program(ours(*once, "--dtype", "auto"), texts, pairs),
+        SMALL: Program(ours(*once, "--shard-size", str(max(1, args.inputs // 5))), texts, pairs),
     }
     if args.distilabel:
         alone = ours(*once, "--labels", "1", "--decay", "0")
         theirs, own = PARAPHRASES
-        every |= {theirs: Program(distilabel, asked // 3, usable), own: Program(alone, asked // 3, pairs)}
-    return {name: program for name, program in every.items() if not args.programs or name in args.programs}
+        by_name |= {theirs: Program(distilabel, texts // 3, usable), own: Program(alone, texts // 3, pairs)}
+    return {name: program for name, program in by_name.items() if not args.programs or name in args.programs}
 
 
 def lines(out: Path) -> int:
@@ -215,7 +215,7 @@ def run(program: Program, out: Path, seed: int, core: int | None, *, fresh: bool
         "processor seconds": round(processor, 1),
         "first row after": round(first, 1),
         "rows": rows,
-        "rejected": round(1 - rows / program.asked, 3),
+        "rejected": round(1 - rows / program.texts, 3),
         "rows a minute": round(60 * rows / seconds, 1),
         "rows a processor minute": round(60 * rows / processor, 1),
     }
@@ -236,19 +236,19 @@ def killed(program: Program, out: Path, after: float, core: int | None) -> dict[
 def medians(speed: dict[str, Any]) -> dict[str, Any]:
     """The medians over the rounds, and how often a program writes its rival's rows in the same time."""
     rounds = list(speed.values())
-    whole = [name for name in rounds[0] if all(name in figures for figures in rounds)]
-    found: dict[str, Any] = {
+    complete = [name for name in rounds[0] if all(name in figures for figures in rounds)]
+    figures_by_name: dict[str, Any] = {
         name: {kind: median(figures[name][kind] for figures in rounds) for kind in rounds[0][name]}
-        for name in whole
+        for name in complete
     }
-    for name in whole:
+    for name in complete:
         rival = PARAPHRASES[0] if name in PARAPHRASES else FIRST
-        if rival not in whole:
+        if rival not in complete:
             continue
         for kind in ("rows a minute", "rows a processor minute"):
             ratios = [figures[name][kind] / figures[rival][kind] for figures in rounds]
-            found[name][f"{kind}, by those of {rival}"] = round(median(ratios), 2)
-    return found
+            figures_by_name[name][f"{kind}, by those of {rival}"] = round(median(ratios), 2)
+    return figures_by_name
 
 
 if __name__ == "__main__":

@@ -47,19 +47,19 @@ def compare_distributions(checkout: Path, model: str, sentences: Sequence[str]) 
     network = load_causal(model, device="cpu", dtype="float32")[1]
     end = network.config.eos_token_id
     names = [(name, decay) for name in SAMPLINGS for decay in DECAYS]
-    found = {name: {"steps": 0, "largest": 0.0, "other tokens": 0, "apart": 0.0} for name in names}
+    compared = {name: {"steps": 0, "largest": 0.0, "other tokens": 0, "apart": 0.0} for name in names}
     for group in groups:
         for logits in step_logits(network, group):
             for name, decay in names:
                 sampling = SAMPLINGS[name]
                 theirs = their_distribution(logits, sampling, decay, end)
                 own = our_distribution(logits, sampling, decay, [end])
-                figures, gap = found[name, decay], (theirs - own).abs()
+                figures, gap = compared[name, decay], (theirs - own).abs()
                 figures["steps"] += 1
                 figures["largest"] = max(figures["largest"], float(gap.max()))
                 figures["other tokens"] += int(((theirs > 0) != (own > 0)).any())
                 figures["apart"] = max(figures["apart"], float(gap.sum() / 2))
-    return {f"{name}, decay {decay:g}": figures for (name, decay), figures in found.items()}
+    return {f"{name}, decay {decay:g}": figures for (name, decay), figures in compared.items()}
 
 
 def step_logits(network: Any, group: Group) -> Iterator[Tensor]:
@@ -129,11 +129,11 @@ def compare_texts(checkout: Path, model: str, sentences: Sequence[str]) -> dict[
     write = wrapper.generate_self_debiasing
     texts: dict[str, list[str]] = {}
 
-    def noted(input_text: str, **given: Any) -> list[str]:
+    def noted(input_text: str, **options: Any) -> list[str]:
         """Their function, which draws with the numbers of the groups of this prompt."""
         numbers = OurNumbers([group.stream for group in own[input_text]])
         with patch.object(torch, "multinomial", numbers):
-            texts[input_text] = write(input_text=input_text, **given)
+            texts[input_text] = write(input_text=input_text, **options)
         return texts[input_text]
 
     wrapper.generate_self_debiasing = noted

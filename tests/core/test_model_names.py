@@ -17,6 +17,7 @@ from pairsmith.core.model_names import (
     model_revision,
     resolve_model,
 )
+from pairsmith.steps.evaluate.retrieval_settings import check_retriever_name
 
 
 def fake_package(monkeypatch, folder: Path) -> None:
@@ -254,3 +255,15 @@ def test_a_mistyped_name_of_the_generator_without_a_model_is_told(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match=r"did you mean cloze\?"):
         check_model("cloz")
+    with pytest.raises(ModelError) as error:
+        check_model("cloze")  # by a step that needs a model
+    assert "did you mean" not in str(error.value)
+
+
+def test_bm25_in_capitals_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_retriever_name("bm25")
+    with pytest.raises(ModelError, match=r"model BM25: there is no such folder; did you mean bm25\?"):
+        check_retriever_name("BM25")
+    (tmp_path / "BM25").mkdir()
+    check_retriever_name("BM25")

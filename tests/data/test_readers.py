@@ -172,6 +172,12 @@ class TestBadText:
     def test_a_folder_that_is_none_of_ours(self, tmp_path):
         assert "is a folder without data/*.parquet" in fault(tmp_path)
 
+    def test_the_files_of_a_dataset_folder_without_the_folder(self, tmp_path):
+        (tmp_path / "data").mkdir()
+        assert "is a folder without data/*.parquet" in fault(tmp_path / "data")
+        pq.write_table(pa.table({"text": ["a"]}), tmp_path / "data" / "train-00000.parquet")
+        assert fault(tmp_path / "data").endswith(f"is a part of a dataset folder; give the whole: {tmp_path}")
+
     def test_a_file_that_cannot_be_read(self, put, monkeypatch):
         path = put("in.txt", "a")
         denied = PermissionError(13, "Permission denied")

@@ -160,3 +160,16 @@ def test_letters_that_do_not_count():
         "11.1 % of the references' letters do not count"
     )
     assert rouge_warning(["東京"]).startswith("100.0 %")
+
+
+@needs_rouge
+def test_words_of_any_script():
+    pairs = [("東京で雨", "東京の雨"), ("Die größere Straße", "die große Straße"), ("हिन्दी भाषा", "हिन्दी")]
+    written, references = zip(*pairs, strict=True)
+    scores = rouge_scores(written, references, "any")
+    # Three of four letters; two of three words, without stems; one word of two, which is all of the other text.
+    assert scores.per_text["rouge1"] == pytest.approx((75.0, 100 * 2 / 3, 100 * 2 / 3))
+    assert scores.settings["use_stemmer"] is False
+    published = rouge_scores(written, references)
+    assert published.per_text["rouge1"][0] == published.per_text["rouge1"][2] == 0.0
+    assert abstractiveness(["東京"], ["東京で雨"], "any").rouge1 == 100.0

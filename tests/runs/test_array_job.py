@@ -309,3 +309,53 @@ def test_a_rank_writes_into_no_folder_with_other_files(chunks):
     with pytest.raises(FolderError, match=r"holds something else \(docs.jsonl\)"):
         one_rank(settings(), tmp, 0, 2, "chunk")
     assert [path.name for path in tmp.iterdir()] == ["docs.jsonl"]
+
+
+@pytest.mark.parametrize("damaged", ["rank-0-of-3/manifest.json", "manifest.json"])
+def test_a_damaged_manifest_stops_no_other_rank(chunks, damaged):
+    """Whoever owns it restores it."""
+    tmp, settings = chunks
+    plainly(settings(), tmp / "out", "chunk")
+    manifest = json.loads((tmp / "out/manifest.json").read_text())
+    (tmp / "out/manifest.json").write_text(json.dumps(manifest | {"complete": False}))
+    one_rank(settings(), tmp / "out", 0, 3, "chunk")
+    (tmp / "out" / damaged).write_text("{")
+    heard = Heard()
+    one_rank(settings(), tmp / "out", 1, 3, "chunk", progress=heard)
+    assert heard.lines[-1] == "rank 1 of 3 has made its share; not finished yet: 2"
+    one_rank(settings(), tmp / "out", 2, 3, "chunk")
+    plainly(settings(), tmp / "one", "chunk")
+    assert files(tmp / "out") == files(tmp / "one")
+
+
+def test_a_share_is_begun_again_until_it_is_finished(chunks, monkeypatch):
+    """Else the last rank would put the shares together while one still grows."""
+    tmp, settings = chunks
+    done = tmp / "out/rank-0-of-2/rank.json"
+    one_rank(settings(), tmp / "out", 0, 2, "chunk")
+    assert done.exists()
+
+    def stopped(*_):
+        assert not done.exists()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pairsmith.steps.retrieval.chunk._cut", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        one_rank(settings(), tmp / "out", 0, 2, "chunk")
+    assert not done.exists()
+    assert not lock.is_held(tmp / "out/rank-0-of-2")
+
+
+def test_a_finished_rank_that_is_started_while_its_share_is_copied_ends_well(chunks, monkeypatch):
+    tmp, settings = chunks
+    fcntl = pytest.importorskip("fcntl")
+    one_rank(settings(), tmp / "out", 0, 2, "chunk")
+    other = os.open(tmp / "out/rank-0-of-2", os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    heard = Heard()
+    one_rank(settings(), tmp / "out", 0, 2, "chunk", progress=heard)
+    assert heard.lines[-1] == "rank 0 of 2 has made its share; not finished yet: 1"
+    (tmp / "out/rank-0-of-2/rank.json").unlink()  # it is being made by another process
+    with pytest.raises(BusyError, match="another run is writing to"):
+        one_rank(settings(), tmp / "out", 0, 2, "chunk")
+    os.close(other)

@@ -1,5 +1,6 @@
 """Folders on a network file system: locks of other machines are not seen there, their leases are."""
 
+import errno
 import json
 import threading
 from datetime import UTC, datetime
@@ -140,6 +141,26 @@ def test_while_a_file_system_does_not_answer_no_lease_becomes_stale(out, work, c
         work.start(out)
 
 
+def test_of_an_ended_process_only_its_own_lease_is_removed(out, work, clock, monkeypatch):
+    """Another process may have removed it first, and have created its own."""
+    far(out)
+    looks = []
+
+    def read(file):
+        looks.append(file)
+        if len(looks) == 3:  # after the first two the lease is that of the process which has ended
+            far(out, owner="p")
+        return lease_in(file)
+
+    lease_in = lease._read
+    monkeypatch.setattr(lease, "_read", read)
+    monkeypatch.setattr(lease, "_gone", lambda about: about["owner"] == "o")
+    clock.each = lambda: far(out, owner="p", count=clock.now)
+    with pytest.raises(BusyError, match="another run is writing to"):
+        work.start(out)
+    assert json.loads((out / LEASE).read_text())["owner"] == "p"
+
+
 def test_a_run_that_lost_its_lease_stops(out, work):
     writer = work.start(out)
     work.commit(writer, 0)
@@ -190,12 +211,65 @@ def test_file_systems_without_hard_links(out, work, monkeypatch):
     assert lock.is_held(out)
 
 
+def test_without_hard_links_a_lease_of_another_process_is_not_overwritten(out, monkeypatch):
+    def refuse(*_):
+        raise PermissionError("no hard links")
+
+    monkeypatch.setattr("pathlib.Path.hardlink_to", refuse)
+    monkeypatch.setattr(lease, "_SETTLE_SECONDS", 0.0)
+    out.mkdir()
+    first, second = lease.Lease(out), lease.Lease(out)
+    first._create()
+    second._create()
+    assert json.loads((out / LEASE).read_text())["owner"] == first._owner
+
+
+@pytest.mark.parametrize(
+    ("about", "runs", "gone"),
+    [
+        ({}, False, True),
+        ({}, True, False),
+        ({"host": "far"}, False, False),
+        ({"boot": "b"}, False, False),  # another machine, or container, of the same name
+        ({"pid": "none"}, False, False),
+    ],
+)
+def test_only_of_this_machine_an_ended_process_is_known_at_once(monkeypatch, about, runs, gone):
+    def kill(number, signal):
+        assert (number, signal) == (7, 0)
+        if not runs:
+            raise ProcessLookupError
+
+    monkeypatch.setattr(lease.os, "kill", kill)
+    monkeypatch.setattr(lease, "_boot", lambda: "this boot")
+    assert lease._gone({**lease._this_process(), "pid": 7, "owner": "o", **about}) is gone
+
+
+def test_file_systems_without_locks(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    lock.acquire(tmp_path)
+    assert lock.is_held(tmp_path)
+    lock.release(tmp_path)
+    assert not lock.is_held(tmp_path)
+
+
 def test_file_systems(tmp_path, monkeypatch):
     device = tmp_path.stat().st_dev
     number = f"{lock.os.major(device)}:{lock.os.minor(device)}"
     mounts = tmp_path / "mountinfo"
     monkeypatch.setattr(lock, "_MOUNTS", mounts)
-    for kind, network in (("nfs4", True), ("lustre", True), ("fuse.sshfs", True), ("ext4", False)):
+    for kind, network in (
+        ("nfs4", True),
+        ("lustre", True),
+        ("fuse.sshfs", True),
+        ("fuse", True),
+        ("ext4", False),
+    ):
         mounts.write_text(
             "22 27 0:0 / /proc rw,relatime - proc proc rw\n"
             f"98 25 {number} / /shared rw shared:3 - {kind} server:/export rw\n"

@@ -226,9 +226,10 @@ class TestLock:
 
     def test_a_folder_made_anew_is_locked_anew(self, work, out, fcntl):
         work.start(out)
-        out.rename(out.with_name("moved"))
+        moved = out.rename(out.with_name("moved"))
         work.start(out)
         assert self.is_locked(out, fcntl)
+        assert not self.is_locked(moved, fcntl)  # another process may continue there
 
     def test_file_systems_without_locks(self, work, out, fcntl, monkeypatch):
         def no_locks(handle, how):

@@ -227,6 +227,9 @@ def _similar(model: str) -> str:
     # ``glob`` yields nothing from a folder that may not be listed.
     paths = chain(Path().glob("*"), Path().glob(f"*/{escape(model)}"))
     folders = [path for path in paths if path.is_dir()]
-    names = {name.casefold(): name for name in [*map(str, folders), TINY, MINILM, SMOLLM2, CLOZE]}
+    others = [*map(str, folders), TINY, MINILM, SMOLLM2, CLOZE]
+    names = {
+        name.casefold(): name for name in others if name != model
+    }  # a step without CLOZE may be given it
     nearest = near_names(model.casefold(), names)
     return f"; did you mean {names[nearest[0]]}?" if nearest else ""

@@ -145,6 +145,8 @@ def folder_files(path: Place) -> list[Place]:
                 f"{path} was written by save_to_disk of datasets; write a file with to_parquet instead, e.g. "
                 f"load_from_disk({str(path)!r}).to_parquet('rows.parquet'), of a DatasetDict for each split"
             )
+        if path.name == "data" and any(file.name.endswith(".parquet") for file in inside(path)):
+            raise InputError(f"{path} is a part of a dataset folder; give the whole: {path.parent}")
         raise InputError(
             f"{path} is a folder without data/*.parquet; give a file or a dataset folder{chunk_first(path)}"
         )

@@ -9,8 +9,18 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 from pairsmith.core.errors import InputError, MissingExtra
+from pairsmith.data.text.words import words_or_letters
 
 RougeFigure = Literal["fmeasure", "precision"]
+
+RougeWords = Literal["english", "any"]
+"""``english``: the words of the package ``rouge-score``, whose figures are published, stemmed by Porter's
+stemmer. ``any``: words of any script without stemming, and single letters of scripts without spaces."""
+
+_TOKENIZERS: Mapping[RougeWords, str] = {
+    "english": "the package's own: lower case, runs of a-z and 0-9",
+    "any": "words of any script, single letters of scripts without spaces",
+}
 
 _TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
@@ -67,38 +77,52 @@ def rouge_warning(references: Sequence[str]) -> str:
         return ""
     return (
         f"{100 * share:.1f} % of the references' letters do not count: ROUGE sees a to z and 0 to 9 only, "
-        "other letters divide words, and its stemmer is for English; such figures say little about texts in "
-        "other languages"
+        "other letters divide words, and its stemmer is for English; for other languages give --words any"
     )
+
+
+class _AnyWords:
+    """The tokenizer for texts in any language, of the kind that ``rouge_score`` takes."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return words_or_letters(text)
 
 
 def check_rouge() -> None:
     """Raise ``MissingExtra`` at the start of a long run if the package ``rouge-score`` is not installed."""
-    _scorer(_TYPES)
+    _scorer(_TYPES, "english")
 
 
-def rouge_scores(predictions: Sequence[str], references: Sequence[str]) -> RougeScores:
+def rouge_scores(
+    predictions: Sequence[str], references: Sequence[str], words: RougeWords = "english"
+) -> RougeScores:
     """ROUGE-1, -2, -L and -Lsum F of each summary against its reference; an empty summary scores 0."""
-    return _scores(predictions, references, _TYPES, "fmeasure")
+    return _scores(predictions, references, _TYPES, "fmeasure", words)
 
 
-def abstractiveness(summaries: Sequence[str], documents: Sequence[str]) -> RougeScores:
+def abstractiveness(
+    summaries: Sequence[str], documents: Sequence[str], words: RougeWords = "english"
+) -> RougeScores:
     """ROUGE-1, -2 and -L precision of each summary against its document (M11).
 
     The precision ×100 is the percentage of the summary that occurs in the document, 100 for a copied
     sentence. The lower it is, the more abstractive is the summary. An empty summary scores 0.
     """
-    return _scores(summaries, documents, _TYPES[:3], "precision")
+    return _scores(summaries, documents, _TYPES[:3], "precision", words)
 
 
 def _scores(
-    texts: Sequence[str], against: Sequence[str], types: Sequence[str], measure: RougeFigure
+    texts: Sequence[str],
+    against: Sequence[str],
+    types: Sequence[str],
+    measure: RougeFigure,
+    words: RougeWords,
 ) -> RougeScores:
     if len(texts) != len(against):
         raise ValueError(f"expected one text for each summary, got {len(against)} for {len(texts)}")
     if not texts:
         raise InputError("there are no summaries, so there is nothing to score; expected one or more")
-    scorer = _scorer(types)
+    scorer = _scorer(types, words)
     results = [
         scorer.score(target=other, prediction=text) for text, other in zip(texts, against, strict=True)
     ]
@@ -106,8 +130,8 @@ def _scores(
     settings = {
         "package": f"rouge-score {version('rouge-score')}",
         "measure": measure,
-        "use_stemmer": True,
-        "tokenizer": "the package's own: lower case, runs of a-z and 0-9",
+        "use_stemmer": words == "english",
+        "tokenizer": _TOKENIZERS[words],
         "rougeL": "over the whole text",
         "rougeLsum": "over lines",
     }
@@ -115,7 +139,7 @@ def _scores(
     return RougeScores(one, two, longest, lines[0] if lines else None, len(texts), settings, by_type)
 
 
-def _scorer(types: Sequence[str]) -> Any:
+def _scorer(types: Sequence[str], words: RougeWords) -> Any:
     try:
         scoring = importlib.import_module("rouge_score.rouge_scorer")
         tokenizers = importlib.import_module("rouge_score.tokenizers")
@@ -123,4 +147,5 @@ def _scorer(types: Sequence[str]) -> Any:
         raise MissingExtra("rouge-score", "eval") from None
     # A tokenizer is given because the scorer logs when it makes its own, which adds a handler to the root
     # logger.
-    return scoring.RougeScorer(list(types), tokenizer=tokenizers.DefaultTokenizer(use_stemmer=True))
+    tokenizer = _AnyWords() if words == "any" else tokenizers.DefaultTokenizer(use_stemmer=True)
+    return scoring.RougeScorer(list(types), tokenizer=tokenizer)

@@ -5,12 +5,13 @@ is ready last puts the shares of all ranks together.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pairsmith.core.errors import BusyError, SettingsError
+from pairsmith.core.errors import BusyError, FolderError, SettingsError
 from pairsmith.core.fields import WorkerSettings
-from pairsmith.core.paths import size_of
+from pairsmith.core.paths import Place, size_of
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
 from pairsmith.runs.ranks import DONE, Rank, few_numbers
@@ -39,15 +40,16 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     """
     if run.fresh:
         raise SettingsError(f"--fresh does not go with --executor array; remove {run.out} to start over")
-    if (status := status_of(run.out)) and status.complete and rank.number:
+    finished = _is_finished(run.out)
+    if finished and rank.number:
         run.progress.say(f"{run.out} is finished already; rank 0 checks whether it is the same work")
         return
     own = run.out / rank.name
-    if not (status and status.complete):
+    if not finished:
         _make_share(work, settings, replace(run, out=own, rank=rank))
     others = (Rank(number, rank.size) for number in range(rank.size))
     missing = [other.number for other in others if size_of(run.out / other.name / DONE) is None]
-    if missing and not (status and status.complete):
+    if missing and not finished:
         names = few_numbers(missing)
         run.progress.say(f"rank {rank.number} of {rank.size} has made its share; not finished yet: {names}")
         return
@@ -55,6 +57,14 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
         work(settings, run)
     except BusyError:
         run.progress.say(f"another process is putting the shares in {run.out} together")
+
+
+def _is_finished(out: Place) -> bool:
+    """Whether the shares of all ranks have been put together in ``out``."""
+    with suppress(FolderError):  # its manifest is damaged: whoever puts the shares together restores it
+        status = status_of(out)
+        return status is not None and status.complete
+    return False
 
 
 def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, run: Run) -> None:

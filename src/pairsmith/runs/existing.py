@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from pairsmith.core.errors import (
@@ -179,7 +180,7 @@ def take_over(run: Run, identity: Identity, add: Callable[[Place, ShardEntry], N
 
 def _take_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
     """Copy the shards of one rank, whose ``folder`` this process holds."""
-    of_rank = read_manifest(folder)
+    of_rank = read_or_mend(replace(run, out=folder))
     if of_rank.fingerprint != identity.fingerprint:
         if run.within:
             return  # made for an older state of this part; removed with the other rank folders

@@ -122,8 +122,6 @@ class Lease:
 
     def _renew(self) -> None:
         with self._guard:
-            if self._ended.is_set():
-                return
             self._lost = self._lost or _read(self._file).get("owner") != self._owner
             if not self._lost:
                 self._count += 1

@@ -344,3 +344,19 @@ def test_what_is_written_by_a_trained_folder_is_evaluated(bart, data, tmp_path):
 def test_settings_refuse_what_makes_no_sense(wrong):
     with pytest.raises(ValidationError):
         EvaluateSummariesSettings(model="m", data="d", **wrong)
+
+
+def test_summaries_in_another_language(tmp_path, capsys):
+    rows = [{"document": "東京で大雨が降った。電車が止まった。", "summary": "東京で大雨。"}] * 2
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    results = {
+        words: evaluate_summaries(
+            settings("lead:1", tmp_path / "data.jsonl", words=words), Run(tmp_path / words, Progress())
+        )
+        for words in ("english", "any")
+    }
+    said = "".join(capsys.readouterr())
+    assert said.count("100.0 % of the references' letters do not count") == 1
+    # The five letters of the summary are the first of the document's nine.
+    assert [results[words]["rouge1"] for words in ("english", "any")] == [0.0, pytest.approx(71.4286)]
+    assert results["any"]["abstractiveness"]["gold"]["rouge1"] == pytest.approx(100.0)

@@ -1,5 +1,6 @@
 import json
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from pairsmith.core.errors import FolderError, InputError, MissingExtra, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example, read_examples
+from pairsmith.methods.mining import summarizer
 from pairsmith.methods.mining.options import SummarizerOptions
 from pairsmith.methods.mining.summarizer import rouge_l, train_summarizer_on
 from pairsmith.models.text_generator import (
@@ -135,6 +137,18 @@ def test_the_step_with_the_best_summaries_is_kept(bart, files, tmp_path):
     assert rouge_l(kept, read_examples(files["validation"], "summaries"), given) == pytest.approx(
         best, abs=1e-3
     )
+
+
+def test_summaries_in_another_script_are_told_apart(monkeypatch):
+    """ROUGE of the package's own words is 0 for all of them, so that every step would be the best."""
+    pytest.importorskip("rouge_score")
+    examples = [Example("東京で大雨が降った。", "東京で雨"), Example("大阪は晴れた。", "大阪は晴れ")]
+    options = SimpleNamespace(beams=1, summary_tokens=9, kind="summaries")
+    figures = []
+    for written in (["犬が", "猫と"], ["東京の雨", "大阪は晴れ"]):
+        monkeypatch.setattr(summarizer, "generate_outputs", lambda *_, written=written, **__: written)
+        figures.append(rouge_l(None, examples, options))
+    assert figures == [0.0, pytest.approx((75.0 + 100.0) / 2)]
 
 
 def test_the_loss_by_hand():

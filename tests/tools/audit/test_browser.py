@@ -135,6 +135,29 @@ def test_two_people_label_a_hundred_pairs_by_keyboard(browser, tmp_path):
     assert results["labelled"] == {"ann": 100, "bob": 100}
 
 
+def test_digits_of_other_keyboards(browser, tmp_path):
+    pairs = [ScoredPair(str(i), f"one {i}", f"other {i}", i % 2 / 1) for i in range(4)]
+    folder(tmp_path / "in", [{"train": pairs}])
+    thread, address = begin(AuditSettings(data=str(tmp_path / "in"), rows=4), tmp_path / "out")
+    page = opened(browser)
+    page.goto(address)
+    page.wait_for_selector("#labels button")
+    keys = "(init) => document.dispatchEvent(new KeyboardEvent('keydown', init))"
+    page.clock.fast_forward(SEEN)
+    page.evaluate(keys, {"key": "!", "code": "Digit1", "shiftKey": True})
+    page.evaluate(keys, {"key": "End", "code": "Numpad1"})  # without Num Lock
+    expect(page.locator("#count")).to_have_text("0 of 4 labelled")
+    typed = [("&", "Digit1"), ("\u0661", "Digit1"), ("1", "Numpad1"), ("Process", "Digit1")]
+    for number, (key, code) in enumerate(typed, start=1):
+        page.clock.fast_forward(SEEN)
+        page.evaluate(keys, {"key": key, "code": code})
+        expect(page.locator("#count")).to_have_text(f"{number} of 4 labelled")
+    finish(page, thread)
+    page.close()
+    labelled = json.loads((tmp_path / "out" / "results.json").read_text())["labelled"]
+    assert list(labelled.values()) == [4]
+
+
 def test_keys_held_down_and_two_windows_label_no_row_unseen(browser, tmp_path):
     pairs = [ScoredPair(str(i), f"one {i}", f"other {i}", i % 2 / 1) for i in range(6)]
     folder(tmp_path / "in", [{"train": pairs}])

@@ -295,6 +295,15 @@ def test_folders_that_cannot_be_sent(tmp_path, files, fault):
         dry(tmp_path / "in", tmp_path / "out")
 
 
+def test_files_and_splits_are_not_sent_alone(rows, tmp_path):
+    for source, fault in (
+        (rows / "README.md", "README.md: is a file; give a dataset folder or a model folder"),
+        (f"{rows}:train", f"there is no such folder; give {rows}, as whole folders are uploaded"),
+    ):
+        with pytest.raises(FolderError, match=fault):
+            dry(source, tmp_path / "out")
+
+
 def test_a_folder_in_a_store_is_sent_too(rows, tmp_path, monkeypatch):
     # The card has a path that is hidden only below the temporary folder, where pytest need not put its own.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -60,6 +60,9 @@ _SYLLABLE = re.compile(f"[{_SYLLABLES}]")
 _TERM = re.compile(rf"(?:(?=[\w{MARKS}])[{UNSPACED}])+|(?:(?![{UNSPACED}])[\w{MARKS}])+")
 
 
+_WORD_OR_LETTER = re.compile(rf"(?=[\w{MARKS}])[{UNSPACED}]|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
+
+
 def is_unspaced(character: str) -> bool:
     """Whether this is a letter of a script without spaces between words; false for no character."""
     return bool(_UNSPACED_LETTER.match(character))
@@ -94,3 +97,11 @@ def terms(text: str) -> list[str]:
         else:
             parts.append(run)
     return parts
+
+
+def words_or_letters(text: str) -> list[str]:
+    """The words of a text in lower case and NFC, without punctuation, to be counted.
+
+    In scripts without spaces between words each letter, and each mark, is a word.
+    """
+    return _WORD_OR_LETTER.findall(unicodedata.normalize("NFC", text.casefold()))

@@ -13,7 +13,7 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.methods.mining.options import SummarizerOptions
-from pairsmith.metrics.rouge import rouge_scores
+from pairsmith.metrics.rouge import RougeWords, rouge_scores, rouge_warning
 from pairsmith.models.text_generator import (
     TextGenerator,
     add_marker,
@@ -107,7 +107,10 @@ class DecoderOnlyWithLoss(CausalGeneratorWithLoss):
 
 
 def rouge_l(generator: TextGenerator, examples: Sequence[Example], options: SummarizerOptions) -> float:
-    """ROUGE-L F, ×100, of the summaries that the model generates for the examples' documents (M9)."""
+    """ROUGE-L F, ×100, of the summaries that the model generates for the examples' documents (M9).
+
+    It counts words of any script if many letters of the examples' summaries are not English.
+    """
     written = generate_outputs(
         generator,
         [example.input for example in examples],
@@ -115,4 +118,7 @@ def rouge_l(generator: TextGenerator, examples: Sequence[Example], options: Summ
         output_tokens=options.summary_tokens,
         shortest=shortest_of(options.kind),
     )
-    return rouge_scores(written, [example.output for example in examples]).rouge_l
+    references = [example.output for example in examples]
+    # Where ROUGE does not see the letters, the figures would all be near 0, and any step as good as another.
+    words: RougeWords = "any" if rouge_warning(references) else "english"
+    return rouge_scores(written, references, words).rouge_l

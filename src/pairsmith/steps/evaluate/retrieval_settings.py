@@ -4,8 +4,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from pairsmith.core.errors import ModelError
 from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce, VectorFolder
 from pairsmith.core.model_names import check_name
+from pairsmith.core.paths import is_folder, place
 from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
 from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, refuse_without_resamples
 
@@ -144,4 +146,6 @@ class EvaluateRetrievalSettings(Settings):
 def check_retriever_name(model: str) -> None:
     """Check that ``model`` can rank documents, as far as its name shows."""
     if model != BM25:
+        if model.casefold() == BM25 and not is_folder(place(model)):
+            raise ModelError(f"model {model}: there is no such folder; did you mean {BM25}?")
         check_name(model)

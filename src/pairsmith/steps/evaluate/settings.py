@@ -1,7 +1,7 @@
 """Settings of the evaluation steps."""
 
 import re
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -187,6 +187,12 @@ class EvaluateSummariesSettings(Settings):
         "model's own limit. Unset: as in train-summarizer, for other models the model's own limit.",
     )
     summary_tokens: int = Field(default=62, ge=4, description="Largest number of tokens of a summary.")
+    words: Literal["english", "any"] = Field(
+        default="english",
+        description="What ROUGE counts. english: as published, stems of words of the letters a to z; other "
+        "letters divide words. any: words of any script without stemming, and single letters of scripts "
+        "without spaces between words, such as Japanese.",
+    )
     batch_size: int = Field(
         default=8,
         ge=1,

@@ -11,7 +11,14 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.text import split_sentences
 from pairsmith.metrics.bootstrap import mean_intervals
-from pairsmith.metrics.rouge import RougeScores, abstractiveness, check_rouge, rouge_scores, rouge_warning
+from pairsmith.metrics.rouge import (
+    RougeScores,
+    RougeWords,
+    abstractiveness,
+    check_rouge,
+    rouge_scores,
+    rouge_warning,
+)
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.storage import hash_json
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
@@ -39,11 +46,14 @@ def _revision(model: str) -> str:
 def _compute(
     settings: EvaluateSummariesSettings, documents: Sequence[Document], progress: Progress
 ) -> Evaluated:
-    if warning := rouge_warning([document.summary for document in documents]):
+    warning = rouge_warning([document.summary for document in documents])
+    if warning and settings.words == "english":
         progress.say(warning)
     summaries = summarizer(settings, progress)(documents)
-    scores = summary_rouge(summaries, documents)
-    figures = summary_figures(scores, summaries, documents, settings.bootstrap, settings.seed)
+    scores = summary_rouge(summaries, documents, settings.words)
+    figures = summary_figures(
+        scores, summaries, documents, settings.bootstrap, settings.seed, words=settings.words
+    )
     return figures, [
         {"id": document.id, "summary": summary, "reference": document.summary, "rougeL": round(rouge, 4)}
         for document, summary, rouge in zip(documents, summaries, scores.per_text["rougeL"], strict=True)
@@ -95,10 +105,12 @@ def lead_summaries(documents: Sequence[str], count: int | None) -> list[str]:
     return ["\n".join(sentence.text for sentence in split_sentences(text)[:count]) for text in documents]
 
 
-def summary_rouge(written: Sequence[str], documents: Sequence[Document]) -> RougeScores:
+def summary_rouge(
+    written: Sequence[str], documents: Sequence[Document], words: RougeWords = "english"
+) -> RougeScores:
     """ROUGE F of summaries against the references, with a sentence on each line for ROUGE-Lsum."""
     references = [document.summary for document in documents]
-    return rouge_scores(lead_summaries(written, None), lead_summaries(references, None))
+    return rouge_scores(lead_summaries(written, None), lead_summaries(references, None), words)
 
 
 def summary_figures(
@@ -107,6 +119,8 @@ def summary_figures(
     documents: Sequence[Document],
     bootstrap: int = 1000,
     seed: int = 0,
+    *,
+    words: RougeWords = "english",
 ) -> dict[str, Any]:
     """The figures of ``results.json``: means over one or more documents ×100 (M11).
 
@@ -120,8 +134,8 @@ def summary_figures(
     """
     sources = [document.text for document in documents]
     copied = {
-        "written": abstractiveness(written, sources),
-        "gold": abstractiveness([document.summary for document in documents], sources),
+        "written": abstractiveness(written, sources, words),
+        "gold": abstractiveness([document.summary for document in documents], sources, words),
     }
     figures = _with_intervals(scores, bootstrap, seed)
     figures["settings"]["lines"] = "a sentence each"

@@ -180,7 +180,10 @@ function drawTable(caption, [head, ...rows]) {
 
 document.addEventListener("keydown", (event) => {
   if (event.repeat || event.ctrlKey || event.altKey || event.metaKey || !state) return;
-  if (event.key >= "1" && event.key <= "9") give(Number(event.key) - 1);
+  // French keyboards write "&" with the key 1, and Arabic ones "١": the place of the key counts, too.
+  const placed = event.shiftKey ? null : event.code.match(/^Digit([1-9])$/);
+  const digit = /^[1-9]$/.test(event.key) ? event.key : placed && placed[1];
+  if (digit) give(Number(digit) - 1);
   if (event.key === "Backspace") {
     event.preventDefault();
     ask("back", {});

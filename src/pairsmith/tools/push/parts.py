@@ -12,6 +12,7 @@ from upath import UPath
 from pairsmith.core.errors import FolderError
 from pairsmith.core.model_files import weight_files
 from pairsmith.core.paths import MANIFEST, fetched, files_below, is_folder, place, reaching, size_of
+from pairsmith.data.splits import split_of
 from pairsmith.runs import DatasetFolder, Manifest
 from pairsmith.runs.croissant import CROISSANT, as_json, describe
 from pairsmith.runs.folder import check_files, read_manifest
@@ -56,8 +57,11 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
     location = place(data)
     with reaching(location, FolderError):
         if not is_folder(location):
+            whole, split = split_of(data)
+            what = "is a file" if size_of(location) is not None else "there is no such folder"
+            remedy = f"give {whole}, as whole folders are uploaded"
             raise FolderError(
-                f"--data {data}: there is no such folder; give a dataset folder or a model folder"
+                f"--data {data}: {what}; {remedy if split else 'give a dataset folder or a model folder'}"
             )
         folder = (fetched(location) if isinstance(location, UPath) else location).resolve()
         if (folder / MANIFEST).is_file():

@@ -2,8 +2,6 @@
 
 import hashlib
 import math
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from pairsmith.core.arrays import Float64s
 from pairsmith.data.kinds import Row
 from pairsmith.data.tasks.spec import label_text
-from pairsmith.data.text.words import MARKS, UNSPACED, count_words
+from pairsmith.data.text.words import count_words, words_or_letters
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 
@@ -36,8 +34,6 @@ GRAM = 8
 """Number of consecutive words that are compared: two texts hardly share so many by chance."""
 LOOKED_AT = 4_000
 """Texts in the sample are cut to this many characters."""
-# In scripts without spaces between words each character counts as a word.
-_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*")
 
 Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
 """For each evaluation set, the digests of its texts (``digest(words(text))``) and their ``grams``."""
@@ -234,8 +230,8 @@ def digest(text: str) -> bytes:
 
 
 def words(text: str) -> str:
-    """The words of a text in lower case, without punctuation, joined by spaces."""
-    return " ".join(_WORD.findall(unicodedata.normalize("NFC", text.casefold())))
+    """The words of a text in lower case, without punctuation, joined by spaces; see ``words_or_letters``."""
+    return " ".join(words_or_letters(text))
 
 
 def grams(folded: str) -> Iterator[bytes]:
