@@ -11,6 +11,7 @@ from tests import fingerprints
 from tests.planned import planned
 from tests.steps.negatives.conftest import lines, texts
 
+from pairsmith import open_dataset
 from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import FolderError, InputError, SettingsError
@@ -294,6 +295,27 @@ def test_a_cross_encoder_scores_ranks_and_limits(world, encoder, cross_encoder):
         if row:
             assert row["scores"] == pytest.approx([scores[text] for text in allowed], abs=1e-5)
             assert row["score"] == pytest.approx(of_own[own.index(pair["positive"])], abs=1e-5)
+
+
+def test_of_negatives_that_are_drawn_whatever_their_scores_only_those_are_judged(
+    world, cross_encoder, monkeypatch
+):
+    tmp, settings, pairs, _ = world
+    given = {"judge": str(cross_encoder), "pick": "random", "positive_share": 0, "negatives": 2}
+    drawn = dataset(tmp, settings(**given), "drawn")
+    # A limit that excludes no score.
+    every = dataset(tmp, settings(**given, lowest=-1e6), "every")
+    for row, other in zip(rows_of(drawn), rows_of(every), strict=True):
+        # In other batches a judge's scores are rounded otherwise.
+        scores, expected = (np.array([r.pop("score"), *r.pop("scores")]) for r in (row, other))
+        assert scores == pytest.approx(expected, abs=1e-5)
+        assert row == other
+    judged = {name: open_dataset(tmp / name / "scores").manifest.counts.rows for name in ("drawn", "every")}
+    texts = {(row["query"], text) for row in rows_of(drawn) for text in row["negatives"]}
+    assert judged["drawn"] == len(texts) + len(pairs) < judged["every"]
+    monkeypatch.setattr(plan, "seconds_to_judge", lambda *_: (0.0, 1e6))
+    plans = [plan_negatives(settings(**given, **limit), {}).shared for limit in ({}, {"lowest": -1e6})]
+    assert plans[1] - plans[0] == pytest.approx(1e6 * len(pairs) * (10 - 2), rel=1e-3)
 
 
 def test_a_cross_encoder_reads_as_many_tokens_as_its_folder_says(world, cross_encoder, tmp_path):

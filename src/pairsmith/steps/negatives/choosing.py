@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pairsmith.core.arrays import Float32s
+from pairsmith.core.arrays import Float32s, Float64s
 from pairsmith.core.batches import in_batches
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
@@ -39,8 +39,7 @@ def choose_negatives(
     Returns:
         the negatives of each row, by their numbers in the corpus, and their scores.
     """
-    share = settings.positive_share or None
-    rule = NegativesRule(settings.negatives, share, settings.margin, settings.lowest, settings.highest)
+    rule = _rule(settings)
     chosen = NeighbourFile.empty(len(pairs.fault), settings.negatives, file)
     ids, scores, good, limit = candidates.ids, candidates.similarities, pairs.good, positive_scores
     if settings.compare == "lowest":
@@ -48,13 +47,7 @@ def choose_negatives(
     for rows in in_batches(good, PAIRS_AT_ONCE):
         queries = pairs.query[rows]
         candidate_scores = np.where(ids[queries] == NO_NEIGHBOUR, -np.inf, scores[queries])
-        draws = None
-        if settings.pick == "random":
-            streams = np.array([stream_key("negatives", row) for row in _ids(pairs, rows)], np.uint64)
-            width = candidate_scores.shape[1]
-            draws = uniforms(
-                settings.seed, np.repeat(streams, width), np.tile(np.arange(width), len(rows))
-            ).reshape(candidate_scores.shape)
+        draws = _draws(pairs, rows, ids.shape[1], settings.seed) if settings.pick == "random" else None
         places = chosen_places(candidate_scores, limit[rows], rule, draws)
         missing = places < 0
         at = np.maximum(places, 0)
@@ -64,6 +57,43 @@ def choose_negatives(
         candidates.release()
         chosen.release()
     return chosen
+
+
+def drawn_candidates(
+    pairs: QueryPairs, candidates: NeighbourFile, settings: NegativesSettings, file: Path
+) -> NeighbourFile:
+    """The candidates without those that no pair of their query draws, for ``drawn_before_scores``.
+
+    From these, ``choose_negatives`` chooses the same ones as from all candidates, whatever the scores.
+    They are written into ``file``, with ``NO_NEIGHBOUR`` in place of the others, and have no scores yet.
+    """
+    rule = _rule(settings)
+    count, width = candidates.ids.shape
+    drawn = NeighbourFile.empty(count, width, file)
+    for rows in in_batches(pairs.good, PAIRS_AT_ONCE):
+        queries = pairs.query[rows]
+        ids = candidates.ids[queries]
+        alike = np.where(ids == NO_NEIGHBOUR, -np.inf, 0.0)
+        draws = _draws(pairs, rows, width, settings.seed)
+        places = chosen_places(alike, np.zeros(len(rows)), rule, draws)
+        row, column = np.nonzero(places >= 0)
+        place = places[row, column]
+        drawn.ids[queries[row], place] = ids[row, place]
+        candidates.release()
+        drawn.release()
+    return drawn
+
+
+def _rule(settings: NegativesSettings) -> NegativesRule:
+    share = settings.positive_share or None
+    return NegativesRule(settings.negatives, share, settings.margin, settings.lowest, settings.highest)
+
+
+def _draws(pairs: QueryPairs, rows: NDArray[np.int64], width: int, seed: int) -> Float64s:
+    """A random number for each of the ``width`` candidates of these n rows: ``(n, width)``, in [0, 1)."""
+    streams = np.array([stream_key("negatives", row) for row in _ids(pairs, rows)], np.uint64)
+    numbers = uniforms(seed, np.repeat(streams, width), np.tile(np.arange(width), len(rows)))
+    return numbers.reshape(len(rows), width)
 
 
 def _ids(pairs: QueryPairs, rows: NDArray[np.int64]) -> list[str]:

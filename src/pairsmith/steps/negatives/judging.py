@@ -11,8 +11,10 @@ from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
 from pairsmith.data.schemas import rows_at
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.storage import ScratchFiles
 from pairsmith.steps.corpora.encoded import CorpusTexts
 from pairsmith.steps.judging import judge_texts
+from pairsmith.steps.negatives.choosing import drawn_candidates
 from pairsmith.steps.negatives.encoding import EncodedPositives, EncodedTexts
 from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE
 from pairsmith.steps.negatives.settings import NegativesSettings
@@ -87,20 +89,26 @@ def score(
     search: DatasetFolder,
     settings: NegativesSettings,
     revision: str,
+    scratch: ScratchFiles,
     run: Run,
-) -> Float32s:
-    """The score of each row's positive, ``(rows,)`` float32; the candidates get their scores in their file.
+) -> tuple[NeighbourFile, Float32s]:
+    """The candidates with their scores, and the score of each row's positive, ``(rows,)`` float32.
 
-    A score is the cosine with the query or, if there is a judge, the judge's score. A row that is not a pair
-    has the score NaN. ``search`` is the folder of the search that gave the candidates, and ``revision`` the
-    revision of the judge.
+    A score is the cosine with the query or, if there is a judge, the judge's score. If negatives are drawn
+    whatever their scores, the judge scores only those that are drawn, and the others are no candidates any
+    more. A row that is not a pair has the score NaN. ``search`` is the folder of the search that gave the
+    candidates, and ``revision`` the revision of the judge.
     """
     positives, pairs = texts.positives, texts.pairs
     positive_scores = np.full(len(pairs.fault), np.nan, np.float32)
     for rows in in_batches(pairs.good, PAIRS_AT_ONCE):
         positive_scores[rows] = positives.similarities(rows, texts.queries, texts.corpus)
     if not settings.judge:
-        return positive_scores
+        return candidates, positive_scores
+    deciding = {"first_rank": settings.first_rank, "last_rank": settings.last_rank}
+    if settings.drawn_before_scores:
+        candidates = drawn_candidates(pairs, candidates, settings, scratch("drawn"))
+        deciding |= {"drawn": settings.negatives, "seed": settings.seed}
     todo = ToJudge.of(positives, texts.passages, candidates)
     count, size = len(candidates.ids), settings.shard_size
     texts_per_query = candidates.counts() + np.diff(todo.edges)
@@ -110,8 +118,8 @@ def score(
         settings.judging(),
         revision,
         run.part("scores"),
-        deciding={"first_rank": settings.first_rank, "last_rank": settings.last_rank},
+        deciding=deciding,
         inputs={**texts.fingerprints, "search": search.manifest.fingerprint},
     )
     todo.unpack(judged, size, positive_scores)
-    return positive_scores
+    return candidates, positive_scores

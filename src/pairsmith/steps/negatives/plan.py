@@ -57,9 +57,10 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
     seconds += per_product * pair_count * text_count
     if settings.judge:
         ranks = settings.last_rank - settings.first_rank + 1
+        judged = settings.negatives if settings.drawn_before_scores else ranks
         queries = [query for query, _ in pairs]
         judge_loading, per_score = seconds_to_judge(settings.judging(), before, queries, texts)
-        loading, seconds = loading + judge_loading, seconds + per_score * pair_count * (ranks + 1)
+        loading, seconds = loading + judge_loading, seconds + per_score * pair_count * (judged + 1)
     length = sum(len(text.encode()) for text in texts) // len(texts)
     vectors = (pair_count + text_count) * np.dtype(settings.vector_dtype).itemsize * width
     encoded = vectors + text_count * length

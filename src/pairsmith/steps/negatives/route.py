@@ -85,9 +85,9 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
                 f"{source}: no pair has a vector of its query and of its positive under the encoder"
             )
         # 3. Search the candidates: the nearest texts of each query that are none of its positives.
-        candidates, left_out, search = find_candidates(texts, settings, scratch, run)
+        nearest, left_out, search = find_candidates(texts, settings, scratch, run)
         # 4. Score the candidates and the positives: by the cosine with the query, or by a judge.
-        positive_scores = score(texts, candidates, search, settings, judge, run)
+        candidates, positive_scores = score(texts, nearest, search, settings, judge, scratch, run)
         # 5. Choose the negatives of each pair: candidates with a clearly lower score than its positive.
         chosen = choose_negatives(pairs, candidates, positive_scores, settings, scratch("chosen"))
         counts = _counts(texts.positives, chosen, len(texts.corpus), left_out, settings)
@@ -95,7 +95,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")
         false_negatives = ""
         if labelled := _labelled(pairs, settings):
-            false_negatives = _false_negatives(labelled, pairs, candidates, chosen, texts.copies)
+            false_negatives = _false_negatives(labelled, pairs, nearest, chosen, texts.copies)
             run.progress.say(false_negatives)
         # 6. Write the rows and rejects.
         for number in range(-(-len(pairs.fault) // SHARD_ROWS)):

@@ -98,7 +98,8 @@ class NegativesSettings(WorkerSettings):
     judge: str | None = Field(
         default=None,
         description="Model that scores each query with the texts from --first-rank to --last-rank and with "
-        "its positives. Its scores replace the cosines in all limits and in the rows.",
+        "its positives. Its scores replace the cosines in all limits and in the rows. With --pick random and "
+        "no limits it scores only the negatives and the positives.",
         json_schema_extra=BY_CONTENT,
     )
     judge_kind: JudgeOfQueries = "cross-encoder"
@@ -163,6 +164,12 @@ class NegativesSettings(WorkerSettings):
         if self.index is None:
             refuse(self, ("index_rows", "recall"), "without index; the exact search misses nothing")
         return self
+
+    @property
+    def drawn_before_scores(self) -> bool:
+        """Whether negatives are drawn whatever their scores, so that a judge need not score the others."""
+        limits = (self.margin, self.highest, self.lowest)
+        return self.pick == "random" and not self.positive_share and all(limit is None for limit in limits)
 
     def encoding(self) -> EncodingOptions:
         """How queries and texts are encoded."""
