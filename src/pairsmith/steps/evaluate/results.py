@@ -89,7 +89,7 @@ def evaluate_once(
     settings: Settings,
     compute: Callable[[], Evaluated],
     *,
-    table: Callable[[Mapping[str, Any]], str],
+    table: Callable[[Mapping[str, Any]], str] | None = None,
     goes_on: bool = False,
     compare: Callable[[], Figures | None] | None = None,
 ) -> dict[str, Any]:
@@ -138,9 +138,10 @@ def evaluate_once(
         write_json(run.out / RESULTS, results)
         has_card = False
     if not has_card:
-        write_card(run, identity.step, settings, table(_without_folders(results)))
+        write_card(run, identity.step, settings, table(_without_folders(results)) if table else "")
     lock.release(run.out)
-    run.progress.result(table(results))
+    if table:
+        run.progress.result(table(results))
     return results
 
 
@@ -168,7 +169,7 @@ def _remove(out: Place, new_folders: Iterable[Path]) -> None:
 def write_card(run: Run, step: str, settings: Settings, table: str) -> None:
     """Write README.md: what was measured on what, the figures, and the command that repeats it.
 
-    ``step`` is the name of the evaluation, such as ``evaluate sts``; ``table`` has its figures.
+    ``step`` is the name of the evaluation, such as ``evaluate sts``; ``table`` has its figures, or is empty.
     """
     model, data = (getattr(settings, name, None) for name in ("model", "data"))
     title = f"{step}: {model_display_name(model)}" if model else step
@@ -177,8 +178,9 @@ def write_card(run: Run, step: str, settings: Settings, table: str) -> None:
     files = f"`{RESULTS}` has all figures"
     if exists(run.out / PREDICTIONS):
         files += f", `{PREDICTIONS}` what was predicted for each row"
-    repeated = repeat(step, __version__, run.options)
-    text = "\n\n".join((f"# {title}", fenced("text", table), f"{files}.", repeated)) + "\n"
+    figures = fenced("text", table) if table else ""
+    sections = (f"# {title}", figures, f"{files}.", repeat(step, __version__, run.options))
+    text = "\n\n".join(filter(None, sections)) + "\n"
     write_atomic(run.out / CARD, redacted(text).encode("utf-8", "replace"))
 
 
