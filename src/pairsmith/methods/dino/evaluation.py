@@ -118,7 +118,7 @@ def sts_cosines(encode: Encode, suites: Sequence[StsSuite]) -> dict[str, dict[st
 
 
 def scores_of_cosines(
-    suites: Sequence[StsSuite], cosines: CosinesOfSuites, *, bootstrap: int = 1000, seed: int = 0
+    suites: Sequence[StsSuite], cosines: CosinesOfSuites, *, bootstrap: int, seed: int = 0
 ) -> dict[str, SuiteScores]:
     """The scores of ``sts_scores`` from the cosines of all pairs, see ``sts_cosines``."""
     return {suite.name: _score_suite(suite, cosines[suite.name], bootstrap, seed) for suite in suites}
@@ -153,7 +153,7 @@ def score_differences(
     cosines: CosinesOfSuites,
     others: CosinesOfSuites,
     *,
-    bootstrap: int = 1000,
+    bootstrap: int,
     seed: int = 0,
 ) -> dict[str, SuiteDifferences]:
     """For each suite, the scores of ``cosines`` minus the scores of ``others``, with paired intervals (D11).

@@ -150,8 +150,8 @@ def paraphrase_scores(
     pairs: Sequence[Paraphrase | GradedPair],
     layers: Sequence[int],
     *,
-    special_tokens: bool = True,
-    batch_tokens: int | None = None,
+    special_tokens: bool,
+    batch_tokens: int | None,
     progress: Progress | None = None,
 ) -> Float64s:
     """The BERTScore F of each pair by each of ``layers``, ``(pairs, layers)`` float64, at most 1 (Q8).
@@ -222,10 +222,10 @@ def few_shot_predictions(
     test: Sequence[Paraphrase],
     test_features: Float64s,
     *,
-    tune: bool = False,
-    special_tokens: bool = True,
-    batch_tokens: int | None = None,
-    progress: Progress | None = None,
+    tune: bool,
+    special_tokens: bool,
+    batch_tokens: int | None,
+    progress: Progress | None,
 ) -> dict[str, dict[int, Bools]]:
     """Whether ``test`` pairs are predicted to be paraphrases, ``(test,)``, by way and training split (Q9).
 

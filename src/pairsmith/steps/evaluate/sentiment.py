@@ -87,7 +87,7 @@ def judge(
 
 
 def sentiment_figures(
-    judged: Judged, gold: NDArray[np.bool_], *, bootstrap: int = 1000, seed: int = 0
+    judged: Judged, gold: NDArray[np.bool_], *, bootstrap: int, seed: int = 0
 ) -> dict[str, Any]:
     """The figures of ``results.json``: accuracy and AUROC ×100 of the p prompts, and the number of texts.
 

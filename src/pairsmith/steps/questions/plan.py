@@ -60,31 +60,28 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     if settings.reuse and not (untrained or settings.sample):
         identity = identity_of(settings, checked_kind(settings), models_of(settings))
         earlier = EarlierQuestions.open(settings.reuse, identity)
+    # 1. Load the generator, and cut the first texts into passages.
     new, known = _first_texts(settings, before, earlier)
-    documents, count = new.first or known.first, new.count
+    documents, all_texts = new.first or known.first, new.count + known.count
     once = settings.model_copy(update={"tries": 1} | ({} if new.first else {"device": META}))
     generator = _untrained(once) if untrained else load_generator(once)
     of_texts, _ = cut_passages(generator, documents)
     passages = [passage for text_passages in of_texts[: len(new.first)] for passage in text_passages]
     reused = _reused_questions(earlier, generator, known.first)
     loading = time.monotonic() - started
-    begun = time.monotonic()
-    cut_passages(generator, documents)
-    cutting = (time.monotonic() - begun) * (count + known.count) / len(documents)
-    begun = time.monotonic()
-    generator.generate(passages)
-    text_count = float(count)
-    if earlier:
-        loading += cutting  # to look for earlier rows
-    if settings.sample:
-        text_count *= min(
-            1.0, settings.sample * len(settings.inputs) * len(documents) / max(1, len(passages) * count)
-        )
-        loading += cutting  # to sample passages
-    shared = (time.monotonic() - begun) * text_count / len(documents)
+    # 2. Time the cutting and the generation.
+    cutting = _seconds(lambda: cut_passages(generator, documents)) / len(documents)
+    generating = _seconds(lambda: generator.generate(passages)) / len(documents)
     if untrained and isinstance(generator, CausalGenerator):
         rejects = [reject for passage in passages for reject in passage.rejects]
-        shared *= _complete_factor(rejects, sum(passage.outputs for passage in passages))
+        generating *= _complete_factor(rejects, sum(passage.outputs for passage in passages))
+    # 3. Extrapolate to all texts.
+    if earlier or settings.sample:
+        loading += cutting * all_texts  # to look for earlier rows, or to sample passages
+    text_count = float(new.count)
+    if settings.sample:
+        most = settings.sample * len(settings.inputs)
+        text_count *= min(1.0, most * len(documents) / max(1, len(passages) * new.count))
     questions = [question for passage in passages for question in passage.questions.values()]
     if untrained or not questions:
         questions = [
@@ -94,16 +91,22 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     sample = pa.Table.from_pylist(rows, schema=schema_of(settings))
     new_count = round(len(questions) * text_count / len(documents))
     question_count = new_count + round(len(reused) * known.count / max(1, len(known.first)))
-    all_texts = count + known.count
     return sharded(
         loading=loading,
-        shared=shared,
+        shared=generating * text_count,
         size=round(sample.nbytes * question_count / max(1, len(sample))),
         rows=question_count,
         shards=-(-all_texts // (settings.shard_size or settings.shard_bounds.pick(all_texts))),
         tokens=new_count * 20,
         sample=sample,
     )
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """How many seconds the work takes."""
+    begun = time.monotonic()
+    work()
+    return time.monotonic() - begun
 
 
 @dataclass(slots=True)

@@ -111,12 +111,11 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         if run.rank is not None:
             return writer.folder()  # the search needs the vectors of all ranks
         sides = {name: KeyedVectors.of(folder, file(name)) for name, folder in folders.items()}
-        fingerprints = {name: folder.manifest.fingerprint for name, folder in folders.items()}
         # 2. Compute the rank of each query's own chunk.
-        rows = EncodedRows.of(written, texts, sides["queries"], sides["corpus"])
-        ranked = _search(rows, sides.get("evaluation"), fingerprints, settings, run.part("search"))
+        rows = EncodedRows.of(written, texts, sides)
+        ranked = _search(rows, settings, run.part("search"))
         # 3. Decide which queries to keep, and write them.
-        decision = _decide(rows, ranked, evaluation, judge, fingerprints, settings, run)
+        decision = _decide(rows, ranked, evaluation, judge, settings, run)
         for number in range(-(-len(written) // SHARD_ROWS)):
             if not writer.is_done(number):
                 part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
@@ -153,22 +152,13 @@ def _to_encode(
     return sides
 
 
-def _search(
-    rows: EncodedRows,
-    evaluation: KeyedVectors | None,
-    fingerprints: Mapping[str, str],
-    settings: FilterQueriesSettings,
-    run: Run,
-) -> pa.Table:
-    """Compute the ranks and cosines of all rows, as ``_SEARCHED``; each block of queries is saved.
-
-    ``evaluation`` has the vectors of the evaluation's queries; ``fingerprints`` are those of all folders of
-    vectors.
-    """
-    count = len(rows.query)
+def _search(rows: EncodedRows, settings: FilterQueriesSettings, run: Run) -> pa.Table:
+    """Compute the ranks and cosines of all rows, as ``_SEARCHED``; each block of queries is saved."""
+    count, evaluation = len(rows.query), rows.sides.get("evaluation")
     usable = (rows.query >= 0) & (rows.own >= 0)
-    identity = Identity.of("search", {"within": settings.within}, fingerprints)
+    identity = Identity.of("search", {"within": settings.within}, rows.fingerprints())
     writer = start_part(run, identity, _SEARCHED, planned=-(-count // SEARCH_ROWS))
+    corpus = rows.sides["corpus"].every()
     if not writer.finished:
         with run.progress.task("search", count, "queries") as bar:
             for number in range(-(-count // SEARCH_ROWS)):
@@ -181,7 +171,7 @@ def _search(
                 at = np.flatnonzero(usable[part])
                 if len(at):
                     queries = rows.vectors(part[at])
-                    places = own_places(queries, rows.corpus.every(), rows.own[part[at]], settings.within)
+                    places = own_places(queries, corpus, rows.own[part[at]], settings.within)
                     rank[at], similarity[at] = places.ranks, places.similarities
                     if evaluation is not None and len(evaluation):
                         near[at] = closest(queries, evaluation.every())
@@ -214,18 +204,17 @@ def _decide(
     ranked: pa.Table,
     evaluation: EvaluationQueries,
     judge: str,
-    fingerprints: Mapping[str, str],
     settings: FilterQueriesSettings,
     run: Run,
 ) -> _Decision:
     """Decide which queries to keep: by rank, by the judge's score, and without near-copies.
 
-    ``judge`` is the revision of the judge, ``fingerprints`` are those of the folders of vectors.
+    ``judge`` is the revision of the judge.
     """
     verdicts = verdicts_by_rank(rows, ranked, evaluation, settings)
     if settings.judge:
         judged = np.flatnonzero(verdicts.kept)
-        scores = _judge_scores(rows, judged, judge, fingerprints, settings, run)
+        scores = _judge_scores(rows, judged, judge, settings, run)
         warn_of_equal_scores(scores[np.isfinite(scores)], "queries", run.progress.say)
         leave_out_by_score(verdicts, scores, settings)
         ranked = ranked.append_column("judge_score", pa.array(scores, from_pandas=True))
@@ -239,12 +228,7 @@ def _decide(
 
 
 def _judge_scores(
-    rows: EncodedRows,
-    judged: NDArray[np.int64],
-    revision: str,
-    fingerprints: Mapping[str, str],
-    settings: FilterQueriesSettings,
-    run: Run,
+    rows: EncodedRows, judged: NDArray[np.int64], revision: str, settings: FilterQueriesSettings, run: Run
 ) -> Float32s:
     """The judge's scores of n queries, each with its own chunk and the chunk's title, ``(n,)`` float32.
 
@@ -256,7 +240,7 @@ def _judge_scores(
         return scores
     size, chunks = settings.shard_size, np.unique(rows.own[judged])
     with scratch_file(run.out, "texts") as file:
-        texts = cache(partial(rows.corpus.texts, chunks, file))
+        texts = cache(partial(rows.sides["corpus"].texts, chunks, file))
 
         def shard(number: int) -> pa.Table:
             part = judged[number * size : (number + 1) * size]
@@ -272,7 +256,7 @@ def _judge_scores(
             run.part("scores"),
             deciding={},
             # The filter's other settings decide which queries are judged.
-            inputs={**fingerprints, "judged": hash_bytes(judged.astype("<i8").tobytes())},
+            inputs={**rows.fingerprints(), "judged": hash_bytes(judged.astype("<i8").tobytes())},
         )
         scores[judged] = folder.table()["score"].to_numpy()
     return scores

@@ -1,6 +1,8 @@
 """The verdicts of ``filter-queries``: which queries are left out, each by the first filter that applies."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -28,38 +30,39 @@ class EncodedRows:
 
     Attributes:
         written: the rows.
-        queries: the vectors of the distinct queries.
-        corpus: the vectors of the distinct chunks.
-        query: ``(n,)`` int64, the number of each row's query in ``queries``; -1 if it has no vector.
-        own: ``(n,)`` int64, the number of the row's own chunk in ``corpus``; -1 if it has no vector.
+        sides: the vectors of the distinct ``queries``, of the distinct chunks of the ``corpus`` and, if there
+            are any, of the queries of the ``evaluation``.
+        query: ``(n,)`` int64, the number of each row's query among ``queries``; -1 if it has no vector.
+        own: ``(n,)`` int64, the number of the row's own chunk in the ``corpus``; -1 if it has no vector.
         chunk: ``(n,)`` uint64, the key of the text of the row's own chunk.
     """
 
     written: WrittenQueries
-    queries: KeyedVectors
-    corpus: KeyedVectors
+    sides: Mapping[str, KeyedVectors]
     query: NDArray[np.int64]
     own: NDArray[np.int64]
     chunk: TextKeys
 
     @classmethod
-    def of(
-        cls, written: WrittenQueries, texts: ChunkTexts, queries: KeyedVectors, corpus: KeyedVectors
-    ) -> "EncodedRows":
+    def of(cls, written: WrittenQueries, texts: ChunkTexts, sides: Mapping[str, KeyedVectors]) -> Self:
         """Look up the vectors; an ``InputError`` is raised if no row has its chunk in the corpus."""
         chunk = texts.of_chunks(written)
-        own = corpus.numbers(chunk)
+        own = sides["corpus"].numbers(chunk)
         if (own < 0).all():
             raise InputError(
                 f"{texts.settings.queries}: none of the texts that its queries were written for is in "
                 f"{', '.join(texts.settings.corpus)}; give the folder of the chunks that they were written "
                 "for"
             )
-        return cls(written, queries, corpus, queries.numbers(written.keys), own, chunk)
+        return cls(written, sides, sides["queries"].numbers(written.keys), own, chunk)
 
     def vectors(self, rows: NDArray[np.int64]) -> torch.Tensor:
         """The vectors of the queries of these rows, ``(k, width)``; each of them has one."""
-        return self.queries.every()[torch.from_numpy(self.query[rows])]
+        return self.sides["queries"].every()[torch.from_numpy(self.query[rows])]
+
+    def fingerprints(self) -> dict[str, str]:
+        """The fingerprints of the folders of vectors, by side."""
+        return {name: side.folder.manifest.fingerprint for name, side in self.sides.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ def leave_out_copies(verdicts: Verdicts, rows: EncodedRows, settings: FilterQuer
     if not len(kept):
         return
     names = rows.written.names[kept]
-    copied = near_copies(rows.queries.every(), rows.query[kept], names, settings.duplicates)
+    copied = near_copies(rows.sides["queries"].every(), rows.query[kept], names, settings.duplicates)
     for at in np.flatnonzero(copied >= 0).tolist():
         first = int(copied[at])
         reason = f"an earlier query has a cosine of {settings.duplicates:g} or more with it"

@@ -48,6 +48,7 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
     folder are left out, as they do not change the cost.
     """
     pick_device(settings.device)  # refuses a device that does not exist before anything is read
+    # 1. Read the data, and count steps and evaluations.
     begun = time.monotonic()
     settings = _with_existing_sources(step, settings, before)
     data = step.read(settings, SAMPLE_ROWS)
@@ -64,27 +65,28 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
         validation_size = before[settings.data].rows.get("validation", 0)
         validation = data.training.slice(0, validation_size).to_pylist()
 
-    def time_steps(count: int, batch: int, evaluated: int) -> _Trial:
-        """Train for ``count`` steps of ``batch`` examples, and evaluate ``evaluated`` examples."""
+    def time_steps(untimed: int, timed: int, batch: int, evaluated: int) -> _Trial:
+        """Train for some steps of ``batch`` examples, and evaluate ``evaluated`` examples."""
+        count = untimed + timed
         changes = {"eval_steps": count, "checkpoint_steps": count, "batch_size": batch}
         timer, begun = _Steps(), time.monotonic()
         short = settings.model_copy(update=changes).cut_to(count)
         context: TrainingContext = {"progress": timer, "checkpoints": None}
         trained = step.train(replace(data, validation=validation[:evaluated]), short, context)
         weights = sum(weight.nbytes for part in trained.parts for weight in part.state_dict().values())
-        return _Trial([end - begun for end in timer.ends], timer.last - timer.ends[-1], weights)
+        ends = [end - begun for end in timer.ends]
+        return _Trial(ends, untimed, timer.last - timer.ends[-1], weights)
 
-    batch, evaluated, untimed = min(_PROBE_BATCH, settings.batch_size), min(_PROBE_BATCH, len(validation)), 1
-    first = trial = time_steps(untimed + 1, batch, evaluated)
-    share = min(1.0, MOST_SECONDS / max(first.step(untimed) * settings.batch_size / batch, 1e-9))
+    # 2. Time a step of few examples, and then as many examples as take ``MOST_SECONDS``.
+    batch, evaluated = min(_PROBE_BATCH, settings.batch_size), min(_PROBE_BATCH, len(validation))
+    first = trial = time_steps(1, 1, batch, evaluated)
+    share = min(1.0, MOST_SECONDS / max(first.step * settings.batch_size / batch, 1e-9))
     if share * settings.batch_size >= batch:
         batch, evaluated = int(share * settings.batch_size), max(evaluated, int(share * len(validation)))
-        untimed = _UNTIMED_STEPS
-        trial = time_steps(untimed + CALIBRATION_STEPS, batch, evaluated)
-    # The first trial also loads libraries, which are loaded already for later learning rates.
-    loading = trial.loading(untimed)
-    libraries = max(first.loading(1) - loading, 0.0)
-    seconds = trial.step(untimed) * settings.batch_size / batch
+        trial = time_steps(_UNTIMED_STEPS, CALIBRATION_STEPS, batch, evaluated)
+    # 3. Extrapolate. The first trial also loads libraries, which later learning rates find loaded.
+    libraries = max(first.loading - trial.loading, 0.0)
+    seconds = trial.step * settings.batch_size / batch
     evaluation = trial.evaluation * validation_size / max(evaluated, 1)
     evaluations = 2 + steps // settings.eval_steps if validation_size else 0
     training = steps * seconds + evaluations * evaluation
@@ -93,7 +95,7 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
     # A checkpoint has the weights, AdamW's two moments and, with validation examples, the best weights.
     weights_per_checkpoint = 4 if validation_size else 3
     return Estimate(
-        seconds=reading + libraries + rates * (training + loading),
+        seconds=reading + libraries + rates * (training + trial.loading),
         memory=peak_memory(),
         disk=trial.weights + BESIDE_WEIGHTS,
         rows={},
@@ -154,18 +156,22 @@ class _Trial:
 
     Attributes:
         ends: the end of each step, in seconds after the training began.
+        untimed: the number of steps that do not count, for warming up.
         evaluation: the duration of an evaluation in seconds; 0 without validation data.
         weights: the size of the weights in bytes.
     """
 
     ends: Sequence[float]
+    untimed: int
     evaluation: float
     weights: int
 
-    def step(self, untimed: int) -> float:
-        """The duration of a step in seconds; the first ``untimed`` steps, for warming up, are left out."""
-        return (self.ends[-1] - self.ends[untimed - 1]) / (len(self.ends) - untimed)
+    @property
+    def step(self) -> float:
+        """The duration of a step in seconds."""
+        return (self.ends[-1] - self.ends[self.untimed - 1]) / (len(self.ends) - self.untimed)
 
-    def loading(self, untimed: int) -> float:
+    @property
+    def loading(self) -> float:
         """The seconds before the first step, without the evaluation."""
-        return max(self.ends[0] - self.step(untimed) - self.evaluation, 0.0)
+        return max(self.ends[0] - self.step - self.evaluation, 0.0)
