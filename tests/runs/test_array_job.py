@@ -16,7 +16,8 @@ from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import BusyError, FolderError, OtherWorkError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
-from pairsmith.runs import DatasetFolder, Run, lock
+from pairsmith.data.schemas import SCORED_PAIR
+from pairsmith.runs import DatasetFolder, FolderWriter, Identity, Run, lock
 from pairsmith.runs.ranks import Rank
 from pairsmith.runs.status import status_lines
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -326,6 +327,7 @@ def test_a_damaged_manifest_stops_no_other_rank(chunks, damaged):
     one_rank(settings(), tmp / "out", 2, 3, "chunk")
     plainly(settings(), tmp / "one", "chunk")
     assert files(tmp / "out") == files(tmp / "one")
+    assert not list((tmp / "out").glob("rank-*"))
 
 
 def test_a_share_is_begun_again_until_it_is_finished(chunks, monkeypatch):
@@ -359,3 +361,20 @@ def test_a_finished_rank_that_is_started_while_its_share_is_copied_ends_well(chu
     with pytest.raises(BusyError, match="another run is writing to"):
         one_rank(settings(), tmp / "out", 0, 2, "chunk")
     os.close(other)
+
+
+def test_what_a_rank_made_of_a_part_with_other_settings_is_left_alone(work, tmp_path):
+    folder, run = tmp_path / "rank-0-of-2" / "part", Run(tmp_path / "part", Silent(), within=("part",))
+    work.commit(work.start(folder), 0)
+    lock.release(folder)
+    assert FolderWriter.start(run, Identity.of("generate", {"seed": 8}), SCORED_PAIR).done == ()
+    assert (folder / "data/train-00000.parquet").exists()
+
+
+def test_a_share_that_was_copied_is_not_taken_for_damaged(work, tmp_path):
+    folder, heard = tmp_path / "out/rank-0-of-2", Heard()
+    work.commit(work.start(folder), 0)
+    lock.release(folder)
+    assert work.start(tmp_path / "out").done == (0,)
+    assert work.start(folder, progress=heard).done == ()
+    assert heard.lines == []
