@@ -18,7 +18,7 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR
 from pairsmith.runs import DatasetFolder, FolderWriter, Identity, Run, lock
-from pairsmith.runs.ranks import Rank
+from pairsmith.runs.ranks import Rank, few_numbers, rank_folders
 from pairsmith.runs.status import status_lines
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
@@ -378,3 +378,12 @@ def test_a_share_that_was_copied_is_not_taken_for_damaged(work, tmp_path):
     assert work.start(tmp_path / "out").done == (0,)
     assert work.start(folder, progress=heard).done == ()
     assert heard.lines == []
+
+
+def test_ranks_are_in_the_order_of_their_numbers(tmp_path):
+    names = ["rank-1-of-2", "rank-0-of-12", "rank-2-of-12", "rank-10-of-12"]
+    for name in sorted(names):
+        (tmp_path / name).mkdir()
+    assert [folder.name for folder in rank_folders(tmp_path)] == names
+    assert few_numbers(range(8)) == "0, 1, 2, 3, 4, 5, 6, 7"
+    assert few_numbers(range(9)) == "0, 1, 2, 3, 4, 5, 6, 7, …"
