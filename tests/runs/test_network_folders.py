@@ -4,14 +4,17 @@ import errno
 import json
 import threading
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
-from pairsmith.core.errors import BusyError
+from pairsmith.core.errors import BusyError, FolderError
 from pairsmith.runs import lease, lock
+from pairsmith.runs.journal import Journal
 from pairsmith.runs.lease import LEASE
 from pairsmith.runs.ranks import Rank
 from pairsmith.runs.status import status_lines
+from pairsmith.runs.storage import write_atomic
 
 
 @pytest.fixture
@@ -167,6 +170,24 @@ def test_a_run_that_lost_its_lease_stops(out, work):
         work.commit(writer, 1)
     lock.release(out)
     assert (out / LEASE).exists()  # it is the other's
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_run_that_lost_its_lease_while_it_wrote_files_lists_none_of_them(out, work, monkeypatch, ends):
+    writer = work.start(out)
+    work.commit(writer, 0)
+    manifest = (out / "manifest.json").read_bytes()
+
+    def write(path, data):
+        write_atomic(path, data)
+        far(out)
+
+    monkeypatch.setattr("pairsmith.runs.writer.write_atomic", write)
+    go_on = partial(writer.finish, work.card) if ends else partial(work.commit, writer, 1)
+    with pytest.raises(FolderError, match="another run has taken over"):
+        go_on()
+    assert list(Journal.read(out).entries) == [0]
+    assert (out / "manifest.json").read_bytes() == manifest
 
 
 def test_a_lease_that_is_being_renewed_is_not_lost(out, monkeypatch):
