@@ -816,7 +816,7 @@ def test_a_run_that_another_process_makes_is_left_alone(recipe, steps, calls, tm
     before = (out / "run.json").read_bytes()
     calls.clear()
     other = os.open(out, os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)  # not refused: a finished run has given its folder free
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a finished run has given its folder free
     with pytest.raises(BusyError, match="another run is writing to"):
         run_recipe(plan, out, Silent(), fresh=True)
     os.close(other)

@@ -353,7 +353,7 @@ def test_a_finished_rank_that_is_started_while_its_share_is_copied_ends_well(chu
     fcntl = pytest.importorskip("fcntl")
     one_rank(settings(), tmp / "out", 0, 2, "chunk")
     other = os.open(tmp / "out/rank-0-of-2", os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     heard = Heard()
     one_rank(settings(), tmp / "out", 0, 2, "chunk", progress=heard)
     assert heard.lines[-1] == "rank 0 of 2 has made its share; not finished yet: 1"
