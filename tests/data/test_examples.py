@@ -26,12 +26,14 @@ def test_all_faulty_rows_are_told(tmp_path):
     assert "input is blank" in lines[3]
 
 
-def test_of_many_faulty_rows_the_first_are_told(tmp_path):
-    rows = [{"sentence1": "a", "sentence2": "b", "score": score} for score in (1, *range(2, 9))]
+@pytest.mark.parametrize(("faults", "more"), [(5, []), (7, ["and 2 more"])])
+def test_of_many_faulty_rows_the_first_are_told(tmp_path, faults, more):
+    rows = [{"sentence1": "a", "sentence2": "b", "score": score} for score in range(1, 2 + faults)]
     with pytest.raises(InputError) as told:
         all_examples(written(tmp_path / "s.jsonl", rows), "scored")
     lines = str(told.value).splitlines()
-    assert (lines[0], len(lines), lines[-1]) == ("7 of 8 rows have a fault:", 7, "and 2 more")
+    assert lines[0] == f"{faults} of {faults + 1} rows have a fault:"
+    assert lines[6:] == more
 
 
 def test_all_faulty_questions_are_told_and_unanswered_ones_are_no_fault(tmp_path):

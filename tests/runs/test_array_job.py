@@ -16,8 +16,9 @@ from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import BusyError, FolderError, OtherWorkError, SettingsError
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
-from pairsmith.runs import DatasetFolder, Run, lock
-from pairsmith.runs.ranks import Rank
+from pairsmith.data.schemas import SCORED_PAIR
+from pairsmith.runs import DatasetFolder, FolderWriter, Identity, Run, lock
+from pairsmith.runs.ranks import Rank, few_numbers, rank_folders
 from pairsmith.runs.status import status_lines
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings
@@ -326,6 +327,7 @@ def test_a_damaged_manifest_stops_no_other_rank(chunks, damaged):
     one_rank(settings(), tmp / "out", 2, 3, "chunk")
     plainly(settings(), tmp / "one", "chunk")
     assert files(tmp / "out") == files(tmp / "one")
+    assert not list((tmp / "out").glob("rank-*"))
 
 
 def test_a_share_is_begun_again_until_it_is_finished(chunks, monkeypatch):
@@ -351,7 +353,7 @@ def test_a_finished_rank_that_is_started_while_its_share_is_copied_ends_well(chu
     fcntl = pytest.importorskip("fcntl")
     one_rank(settings(), tmp / "out", 0, 2, "chunk")
     other = os.open(tmp / "out/rank-0-of-2", os.O_RDONLY)
-    fcntl.flock(other, fcntl.LOCK_EX)
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     heard = Heard()
     one_rank(settings(), tmp / "out", 0, 2, "chunk", progress=heard)
     assert heard.lines[-1] == "rank 0 of 2 has made its share; not finished yet: 1"
@@ -359,3 +361,29 @@ def test_a_finished_rank_that_is_started_while_its_share_is_copied_ends_well(chu
     with pytest.raises(BusyError, match="another run is writing to"):
         one_rank(settings(), tmp / "out", 0, 2, "chunk")
     os.close(other)
+
+
+def test_what_a_rank_made_of_a_part_with_other_settings_is_left_alone(work, tmp_path):
+    folder, run = tmp_path / "rank-0-of-2" / "part", Run(tmp_path / "part", Silent(), within=("part",))
+    work.commit(work.start(folder), 0)
+    lock.release(folder)
+    assert FolderWriter.start(run, Identity.of("generate", {"seed": 8}), SCORED_PAIR).done == ()
+    assert (folder / "data/train-00000.parquet").exists()
+
+
+def test_a_share_that_was_copied_is_not_taken_for_damaged(work, tmp_path):
+    folder, heard = tmp_path / "out/rank-0-of-2", Heard()
+    work.commit(work.start(folder), 0)
+    lock.release(folder)
+    assert work.start(tmp_path / "out").done == (0,)
+    assert work.start(folder, progress=heard).done == ()
+    assert heard.lines == []
+
+
+def test_ranks_are_in_the_order_of_their_numbers(tmp_path):
+    names = ["rank-1-of-2", "rank-0-of-12", "rank-2-of-12", "rank-10-of-12"]
+    for name in sorted(names):
+        (tmp_path / name).mkdir()
+    assert [folder.name for folder in rank_folders(tmp_path)] == names
+    assert few_numbers(range(8)) == "0, 1, 2, 3, 4, 5, 6, 7"
+    assert few_numbers(range(9)) == "0, 1, 2, 3, 4, 5, 6, 7, …"

@@ -4,14 +4,17 @@ import errno
 import json
 import threading
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
-from pairsmith.core.errors import BusyError
+from pairsmith.core.errors import BusyError, FolderError
 from pairsmith.runs import lease, lock
+from pairsmith.runs.journal import Journal
 from pairsmith.runs.lease import LEASE
 from pairsmith.runs.ranks import Rank
 from pairsmith.runs.status import status_lines
+from pairsmith.runs.storage import write_atomic
 
 
 @pytest.fixture
@@ -78,8 +81,12 @@ def test_ranks_that_run_on_other_machines_are_not_taken_over(out, work):
     work.commit(writer, 0)
     lock.release(out / rank.name)
     far(out / rank.name)
+    ended = out / Rank(1, 2).name
+    work.commit(work.start(ended), 1)
+    lock.release(ended)
     with pytest.raises(BusyError, match="rank-0-of-2 is being written by a rank"):
         work.start(out)
+    assert not lock.is_held(ended)
     assert (out / rank.name / "data/train-00000.parquet").exists()
     assert not (out / LEASE).exists()
 
@@ -143,22 +150,16 @@ def test_while_a_file_system_does_not_answer_no_lease_becomes_stale(out, work, c
 
 def test_of_an_ended_process_only_its_own_lease_is_removed(out, work, clock, monkeypatch):
     """Another process may have removed it first, and have created its own."""
+
+    def gone(about):
+        far(out, owner="p")
+        return about["owner"] == "o"
+
     far(out)
-    looks = []
-
-    def read(file):
-        looks.append(file)
-        if len(looks) == 3:  # after the first two the lease is that of the process which has ended
-            far(out, owner="p")
-        return lease_in(file)
-
-    lease_in = lease._read
-    monkeypatch.setattr(lease, "_read", read)
-    monkeypatch.setattr(lease, "_gone", lambda about: about["owner"] == "o")
+    monkeypatch.setattr(lease, "_gone", gone)
     clock.each = lambda: far(out, owner="p", count=clock.now)
     with pytest.raises(BusyError, match="another run is writing to"):
         work.start(out)
-    assert json.loads((out / LEASE).read_text())["owner"] == "p"
 
 
 def test_a_run_that_lost_its_lease_stops(out, work):
@@ -169,6 +170,24 @@ def test_a_run_that_lost_its_lease_stops(out, work):
         work.commit(writer, 1)
     lock.release(out)
     assert (out / LEASE).exists()  # it is the other's
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_run_that_lost_its_lease_while_it_wrote_files_lists_none_of_them(out, work, monkeypatch, ends):
+    writer = work.start(out)
+    work.commit(writer, 0)
+    manifest = (out / "manifest.json").read_bytes()
+
+    def write(path, data):
+        write_atomic(path, data)
+        far(out)
+
+    monkeypatch.setattr("pairsmith.runs.writer.write_atomic", write)
+    go_on = partial(writer.finish, work.card) if ends else partial(work.commit, writer, 1)
+    with pytest.raises(FolderError, match="another run has taken over"):
+        go_on()
+    assert list(Journal.read(out).entries) == [0]
+    assert (out / "manifest.json").read_bytes() == manifest
 
 
 def test_a_lease_that_is_being_renewed_is_not_lost(out, monkeypatch):

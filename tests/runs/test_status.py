@@ -106,8 +106,28 @@ def test_a_training_says_what_is_saved(tmp_path):
     for number in (0, 1):
         shutil.copytree(rates, checkpoints / f"rate-{number}")
     shutil.rmtree(checkpoints / "rate-1/checkpoint-1200")
-    saved = "saved: rate-0 at step 1,200, rate-1 at step 900"
-    assert status_lines(tmp_path) == [f"{tmp_path}: train-encoder, stopped · {saved}"]
+    record = {"step": "train-reader", "complete": False, "settings": {"learning_rate": [5e-6, 1e-5, 2e-5]}}
+    (tmp_path / "training.json").write_text(json.dumps(record))
+    saved = "saved: learning rate 5e-06 at step 1,200, learning rate 1e-05 at step 900"
+    assert status_lines(tmp_path) == [f"{tmp_path}: train-reader, stopped · {saved}"]
+    (tmp_path / "training.json").write_text(json.dumps({**record, "settings": {"learning_rate": [1e-5]}}))
+    assert status_lines(tmp_path) == [f"{tmp_path}: train-reader, stopped · saved at step 1,200"]
+    (tmp_path / "training.json").write_text(json.dumps({**record, "complete": True}))  # killed at the end
+    assert status_lines(tmp_path) == [f"{tmp_path}: train-reader, finished"]
+
+
+def test_a_rank_that_has_written_nothing_yet_is_running(tmp_path):
+    (tmp_path / "rank-1-of-3").mkdir()
+    lock.acquire(tmp_path / "rank-1-of-3")
+    try:
+        lines = status_lines(tmp_path)
+    finally:
+        lock.release(tmp_path / "rank-1-of-3")
+    assert lines == [
+        f"{tmp_path}: an array job, 0 of 3 ranks finished",
+        "rank-1-of-3: running",
+        "not started: 0, 2",
+    ]
 
 
 def test_a_step_that_has_written_nothing_yet_is_running(tmp_path):
@@ -126,7 +146,7 @@ def test_a_step_that_has_written_nothing_yet_is_running(tmp_path):
 
 def test_a_comparison_has_the_runs_of_its_seeds(tmp_path, work):
     names = ["once", *(f"seed-{seed}" for seed in range(6))]
-    for name in [*names[3:], *names[:3]]:
+    for name in ["notes", *names[3:], *names[:3]]:  # the first is no run's
         (tmp_path / name).mkdir()
         (tmp_path / name / "recipe.yaml").write_text("name: r\n")
     first, *others = (tmp_path / name / "run" for name in names)

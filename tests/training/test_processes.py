@@ -12,6 +12,7 @@ from tests.folders import write_folder
 from tests.training.few import PEOPLE, PLAYS, reading, write
 
 from pairsmith.cli.app import _progress, main
+from pairsmith.cli.process import refuse_several
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress, Quiet, Silent
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, to_table
@@ -225,3 +226,21 @@ def test_the_processes_of_a_launcher_do_not_show_warnings_of_ddp(monkeypatch):
         with pytest.raises(SystemExit, match="0"):
             main(["--version"])
         assert os.environ["TORCH_CPP_LOG_LEVEL"] == level
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"RANK": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "node"},  # set for all jobs of some clusters
+        {"LOCAL_RANK": "0", "RANK": "0", "WORLD_SIZE": "4"},
+        {"LOCAL_RANK": "0", "RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "node"},  # torchrun, one process
+    ],
+)
+def test_a_single_process_is_no_part_of_a_training(monkeypatch, capsys, variables):
+    for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE", "MASTER_ADDR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    refuse_several("start it without")
+    _progress(quiet=False).say("next")
+    assert capsys.readouterr().err == "next\n"

@@ -106,9 +106,6 @@ def _run_steps(recipe: Recipe, out: Place, progress: Progress, memory: "_Memory"
             )
             for fault in _figures(recipe, out, memory.record, only=planned.name)[1]:
                 progress.say(fault)
-        except FolderError:
-            lock.check(out)  # if the folder of the run was moved, this error says so, and not one of the step
-            raise
         finally:
             with suppress(StorageError, FolderError):  # so that what ended the step is reported, not this
                 lock.check(out)

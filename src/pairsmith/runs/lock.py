@@ -142,7 +142,7 @@ def check(folder: Place) -> None:
         if path in _held and not _is_there(path):
             raise FolderError(
                 f"{folder} was moved or removed while this run wrote to it; finished work is in the moved "
-                "folder: run the same command again with its new place as --out"
+                "folder: run the same command again with the new place of the --out folder"
             )
     lease = _leases.get(_key(folder))
     if lease is not None:

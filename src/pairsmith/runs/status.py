@@ -38,6 +38,7 @@ _RECORDS = (
     "results.json",
 )
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+_RATE = re.compile(r"rate-(\d+)")
 _MOST_LABELS = 20
 """A column with more different values holds similarities, not labels."""
 
@@ -92,13 +93,16 @@ def status_of(folder: Place) -> Status | None:
                 return _of_dataset(folder)
             complete = bool(about.get("complete"))
             running = not complete and lock.is_held(folder)
-            saved = "" if complete else _saved_steps(folder / CHECKPOINTS)
+            saved = "" if complete else _saved_steps(folder / CHECKPOINTS, about.get("settings"))
             return Status(about["step"], complete, running, saved=saved)
     return None
 
 
-def _saved_steps(checkpoints: Place) -> str:
-    """The latest complete checkpoint in words, or that of each learning rate; "" without one."""
+def _saved_steps(checkpoints: Place, settings: object) -> str:
+    """The latest complete checkpoint in words, or that of each learning rate; "" without one.
+
+    ``settings`` are those of the training.
+    """
 
     def latest(folder: Place) -> int | None:
         names = [path.name for path in inside(folder) if size_of(path / CHECKPOINT_RECORD) is not None]
@@ -107,10 +111,12 @@ def _saved_steps(checkpoints: Place) -> str:
 
     if (step := latest(checkpoints)) is not None:
         return f"saved at step {step:,}"
-    rates = [(path, step) for path in inside(checkpoints) if (step := latest(path)) is not None]
-    saved = ", ".join(
-        f"{path.name} at step {step:,}" for path, step in sorted(rates, key=lambda rate: str(rate[0]))
-    )
+    numbers = {int(match[1]): path for path in inside(checkpoints) if (match := _RATE.fullmatch(path.name))}
+    steps = {number: step for number in sorted(numbers) if (step := latest(numbers[number])) is not None}
+    rates = settings.get("learning_rate") if isinstance(settings, dict) else None
+    if not isinstance(rates, list) or len(rates) < max(2, len(steps)):
+        return f"saved at step {max(steps.values()):,}" if steps else ""
+    saved = ", ".join(f"learning rate {rates[number]} at step {step:,}" for number, step in steps.items())
     return f"saved: {saved}" if saved else ""
 
 
