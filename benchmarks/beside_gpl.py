@@ -8,21 +8,16 @@ SQuAD, people's questions on these in place of generated ones, the same encoder 
 layers, without dropout), and the same cross-encoder, trained on other articles.
 
 **agree**: negatives, margins, the loss of each step, and the trained weights, if ours learns the triples of
-theirs in their order. **end to end**: nDCG@10 on other questions. **cost**: processor seconds
-of their program, and of our commands for the same work. **kills**: each is killed once while it trains, and
-started again. A second start of this script goes on with what is missing in FILE.
+theirs in their order. **end to end**: nDCG@10 on other questions. **cost**: processor seconds of
+their program, and of our commands for the same work. A second start goes on with what is missing in FILE.
 """
 
 import argparse
 import json
 import os
-import random
 import shutil
-import signal
-import subprocess
 from pathlib import Path
 from statistics import median
-from time import sleep
 from typing import Any
 
 import torch
@@ -35,7 +30,7 @@ from pairsmith.steps.evaluate.retrieval import evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
-KILLED = ("authors' program", "pairsmith")
+PROGRAMS = ("authors' program", "pairsmith")
 
 
 def main() -> None:
@@ -49,7 +44,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--judge-steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="*", choices=["agree", "end to end", "cost", "kills"])
+    parser.add_argument("--only", nargs="*", choices=["agree", "end to end", "cost"])
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
@@ -91,13 +86,11 @@ def main() -> None:
     if results.get("cost"):
         keep("medians", figures=medians(list(results["cost"].values())))
     models = {"base": files.base, "authors' program": trained(first), "pairsmith, their triples": files.own}
-    models |= {"pairsmith, all of its own": args.work / "round-1" / "retriever"}
+    second = args.work / "round-1"
+    models |= {"authors' program, again": trained(second), "pairsmith, all of its own": second / "retriever"}
     for name, model in models.items():
         if missing("end to end", name) and model.is_dir():
             keep("end to end", name, figures=found(files, name, model))
-    for name in KILLED:
-        if missing("kills", name):
-            keep("kills", name, figures=killed(files, name, results["medians"]))
 
 
 def their_command(files: Files, out: Path) -> list[str]:
@@ -127,7 +120,7 @@ def our_commands(files: Files, out: Path) -> dict[str, list[str]]:
     read = ["--pairs", files.pairs, "--corpus", files.generated, "--encoder", files.base]
     hard, dtype = out / "hard", ["--dtype", "float32"]
     options = ["--base", files.base, "--data", hard, "--objective", "margin-mse", "--scale", 1]
-    steps = ["--max-steps", files.args.steps, "--batch-size", files.args.batch]
+    steps = ["--max-steps", files.args.steps, "--batch-size", files.args.batch, "--checkpoint-steps", 10]
     return {
         "negatives": ours("negatives", *read, *pool, "--judge", files.judge, *dtype, "--out", hard),
         "train-retriever": ours("train-retriever", *options, *steps, *dtype, "--out", out / "retriever"),
@@ -147,7 +140,7 @@ def costs(files: Files, out: Path) -> dict[str, Any]:
 def medians(rounds: list[dict[str, Any]]) -> dict[str, float]:
     """The medians over the rounds, and how often ours is done in the time of theirs."""
     rows = [figures | figures["its commands"] for figures in rounds]
-    names = (*KILLED, *rows[0]["its commands"])
+    names = (*PROGRAMS, *rows[0]["its commands"])
     found = {name: round(median(figures[name] for figures in rows), 1) for name in names}
     ratios = [figures["authors' program"] / figures["pairsmith"] for figures in rounds]
     return found | {"theirs by ours": round(median(ratios), 2)}
@@ -160,49 +153,13 @@ def found(files: Files, name: str, model: Path) -> dict[str, Any]:
         data=str(files.test),
         model=str(model),
         device="cpu",
-        against=str(against) if name.startswith("pairsmith") else None,
+        against=str(against) if name not in ("base", against.name) else None,
     )
     figures = evaluate_retrieval(settings, Run(files.work / "measured" / name, Silent()))
     compared = figures.get("against", {})
     return {name: figures[name] for name in ("queries", "documents", "ndcg@10", "ndcg@10_ci")} | {
         "less theirs": {name: value for name, value in compared.items() if name.startswith("ndcg")}
     }
-
-
-def killed(files: Files, name: str, usual: dict[str, Any]) -> dict[str, Any]:
-    """A run that is killed once at a random instant of its work, and what its second start takes to the end.
-
-    Theirs is the whole program, whose training is its longest part; ours the training, whose data are there.
-    """
-    out = files.work / "kills" / name.replace(" ", "-")
-    shutil.rmtree(out, ignore_errors=True)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    theirs = name == KILLED[0]
-    if not theirs:
-        shutil.copytree(files.work / "round-1" / "hard", out / "hard")
-    saving = ["--checkpoint-steps", "10"]
-    command = their_command(files, out) if theirs else our_commands(files, out)["train-retriever"] + saving
-    whole = usual[name if theirs else "train-retriever"]
-    after = random.Random(1).uniform(0.6, 0.95) * whole
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and spent(process.pid) < after:
-        sleep(0.05)
-    if process.poll() is not None:
-        raise SystemExit(f"{name} ended before it was killed")
-    process.send_signal(signal.SIGKILL)
-    _, _, used = os.wait4(process.pid, 0)
-    first = used.ru_utime + used.ru_stime
-    second = cost(command)
-    figures = {"usual": whole, "until the kill": first, "second start": second}
-    return {name: round(seconds, 1) for name, seconds in figures.items()} | {
-        "lost": round(first + second - whole, 1)
-    }
-
-
-def spent(pid: int) -> float:
-    """The processor seconds, user and system, that a process has used (Linux)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
