@@ -2,6 +2,7 @@
 
 import math
 from itertools import chain, pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from transformers import BertConfig, BertModel
 
-from pairsmith.training.chunks import grouped, sum_of_losses
+from pairsmith.training import chunks
+from pairsmith.training.chunks import activation_bytes, compute_chunks, grouped, sum_of_losses
 
 
 class Line(nn.Module):
@@ -142,3 +145,66 @@ def test_no_other_groups_take_less_time(lengths: list[int], most: int | None) ->
         cuts = [0, *(place for place, cut in enumerate(ends, 1) if cut), len(order)]
         others.append(cost([order[start:end] for start, end in pairwise(cuts)]))
     assert cost(all_groups) == min(others)
+
+
+def test_what_there_is_no_room_for_is_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "KEPT_BYTES", 5)
+    calls: list[int] = []
+    parts = [torch.arange(8.0) + number for number in range(4)]
+    inputs = {"chunks": [{"x": part, "number": n} for n, part in enumerate(parts)]}
+    inputs |= {"order": torch.tensor([3, 1, 2, 0])}
+    bytes_of = [3.0, 4.0, 2.0, 1.0]
+    gradients = []
+    for kept in (lambda _: math.inf, lambda chunk: bytes_of[chunk["number"]], lambda _: 0.0):
+        weight = torch.tensor(2.0, requires_grad=True)
+        torch.manual_seed(1)
+
+        def compute(chunk: Any, weight: Tensor = weight) -> Tensor:
+            calls.append(chunk["number"])
+            return nn.functional.dropout((weight * chunk["x"]) ** 2, 0.5)[None]
+
+        calls.clear()
+        results = compute_chunks(compute, inputs, kept)
+        assert calls == [0, 1, 2, 3]
+        results.square().sum().backward()
+        gradients.append((results.detach(), weight.grad))
+        again = {0: [0, 1, 2, 3], 1: [1, 3], 2: []}[len(gradients) - 1]
+        assert sorted(calls[4:]) == again
+    for values, gradient in gradients[1:]:
+        assert torch.equal(values, gradients[0][0])
+        assert torch.equal(gradient, gradients[0][1])
+
+
+def test_the_bytes_that_are_kept() -> None:
+    chunk = {"input_ids": torch.zeros(3, 5, dtype=torch.int64)}
+    sizes = {"num_hidden_layers": 2, "hidden_size": 4, "num_attention_heads": 2}
+    assert activation_bytes(SimpleNamespace(**sizes, intermediate_size=8), chunk) == 4 * 15 * 2 * (
+        48 + 32 + 30
+    )
+    assert activation_bytes(SimpleNamespace(**sizes), chunk) == 4 * 15 * 2 * (48 + 64 + 30)
+    assert activation_bytes(SimpleNamespace(**sizes, intermediate_size=8), {}) == math.inf
+    del sizes["hidden_size"]
+    assert activation_bytes(SimpleNamespace(**sizes), chunk) == math.inf
+    assert activation_bytes(None, chunk) == math.inf
+
+
+def test_they_are_about_those_of_a_model() -> None:
+    config = BertConfig(
+        vocab_size=50, hidden_size=64, num_hidden_layers=3, num_attention_heads=4, intermediate_size=256
+    )
+    config._attn_implementation = "eager"
+    model = BertModel(config)
+    chunk = {"input_ids": torch.ones(8, 32, dtype=torch.int64)}
+    weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+    kept: dict[int, int] = {}
+
+    def note(values: Tensor) -> Tensor:
+        storage = values.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return values
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda values: values):
+        result = model(**chunk).last_hidden_state
+    assert result.requires_grad
+    real = sum(size for place, size in kept.items() if place not in weights)
+    assert 0.6 < activation_bytes(config, chunk) / real < 1.6

@@ -1,9 +1,9 @@
 """Batches computed in chunks of texts of similar length, so that memory does not limit the batch size.
 
 Chunks fit into a CPU's caches and contain little padding. If a loss is a sum over texts, its gradients are
-computed chunk by chunk (``sum_of_losses``). If it depends on all texts together, only the results of the
-chunks are kept, and each chunk is recomputed in the backward pass with the same dropout, which costs a third
-more arithmetic (``compute_chunks``).
+computed chunk by chunk (``sum_of_losses``). If it depends on all texts together, activations are kept for the
+backward pass while there is room; of further chunks only the results are kept, and they are recomputed in the
+backward pass with the same dropout, which costs a third more arithmetic (``compute_chunks``).
 """
 
 import math
@@ -21,6 +21,9 @@ from pairsmith.models.encode import batches_by_length, tokens_at_once
 from pairsmith.training.processes import Processes
 
 Features = Mapping[str, Any]
+
+KEPT_BYTES = 2**30
+"""The most bytes of activations that are kept for the backward pass, so that nothing is recomputed."""
 
 
 def chunked(
@@ -90,14 +93,45 @@ def _chunks_of(batches: Sequence[list[int]], features: Callable[[list[int]], Fea
     return {"chunks": [features(batch) for batch in batches], "order": order}
 
 
-def compute_chunks(compute: Callable[[Features], Tensor], inputs: Mapping[str, Any]) -> Tensor:
-    """The results of ``compute`` for all chunks of ``chunked``, ``(texts, …)``, in the order of the texts."""
+def compute_chunks(
+    compute: Callable[[Features], Tensor],
+    inputs: Mapping[str, Any],
+    kept_bytes: Callable[[Features], float] = lambda _: math.inf,
+) -> Tensor:
+    """The results of ``compute`` for all chunks of ``chunked``, ``(texts, …)``, in the order of the texts.
+
+    ``kept_bytes`` estimates the bytes that a chunk keeps for the backward pass (``activation_bytes``). Chunks
+    are kept up to ``KEPT_BYTES`` in all, the others are recomputed; the results and gradients are the same.
+    """
     chunks = inputs["chunks"]
-    if len(chunks) == 1 or not torch.is_grad_enabled():
-        results = [compute(chunk) for chunk in chunks]
-    else:
-        results = [checkpoint(compute, chunk, use_reentrant=False) for chunk in chunks]
+    results, room = [], float(KEPT_BYTES)
+    for chunk in chunks:
+        if len(chunks) == 1 or not torch.is_grad_enabled():
+            results.append(compute(chunk))
+        elif (needed := kept_bytes(chunk)) <= room:
+            room -= needed
+            results.append(compute(chunk))
+        else:
+            results.append(checkpoint(compute, chunk, use_reentrant=False))
     return torch.cat(results)[inputs["order"].argsort()]
+
+
+def activation_bytes(config: Any, chunk: Features) -> float:
+    """About the bytes that a transformer keeps of a chunk for the backward pass, in float32.
+
+    ``config`` is its configuration, and ``chunk`` has ``input_ids``, ``(n, tokens)``. Each layer keeps, for
+    each token, a dozen vectors as wide as its states, four as wide as the inner layer of its perceptron, and
+    three rows of attention weights for each head. It is infinity if the configuration lacks one of the sizes.
+    """
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+    sizes = [size for name in names if isinstance(size := getattr(config, name, None), int)]
+    if "input_ids" not in chunk or len(sizes) < len(names):
+        return math.inf
+    layers, width, heads = sizes
+    inner: int = getattr(config, "intermediate_size", None) or 4 * width
+    rows, length = chunk["input_ids"].shape
+    values = int(rows) * int(length) * layers * (12 * width + 4 * inner + 3 * heads * int(length))
+    return 4.0 * values
 
 
 def mean_of_losses(

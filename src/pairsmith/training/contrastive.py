@@ -1,6 +1,7 @@
 """The contrastive loss of bi-encoders (M2), and the vectors of a batch's inputs and outputs in chunks."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from pairsmith.models.encode import Side, side_prompt, token_counts
-from pairsmith.training.chunks import chunked, compute_chunks
+from pairsmith.training.chunks import activation_bytes, chunked, compute_chunks
 
 
 def contrastive_loss(x: Tensor, y: Tensor, same: Tensor, scale: float) -> Tensor:
@@ -46,9 +47,12 @@ def side_features(encoder: SentenceTransformer, texts: Sequence[str], side: Side
 def side_vectors(encoder: SentenceTransformer, features: Mapping[str, Any], side: Side) -> Tensor:
     """The vectors of n texts (M2), ``(n, d)`` in the encoder's dtype, in the order of the texts.
 
-    Only the vectors of a chunk are kept, not its activations, so that memory does not limit the batch size.
+    Beyond ``KEPT_BYTES`` only the vectors of a chunk are kept, not its activations, so that memory does not
+    limit the batch size.
     """
     width = encoder.get_embedding_dimension()
     return compute_chunks(
-        lambda chunk: encoder(dict(chunk), task=side)["sentence_embedding"][:, :width], features
+        lambda chunk: encoder(dict(chunk), task=side)["sentence_embedding"][:, :width],
+        features,
+        partial(activation_bytes, encoder.config),
     )

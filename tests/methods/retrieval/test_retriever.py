@@ -119,7 +119,12 @@ def test_other_positives_of_a_query_are_none_of_its_negatives(model_and_batch):
     assert model(**batch)["loss"].isfinite()
 
 
-def test_a_batch_in_many_chunks_has_the_same_loss_and_gradients(model_and_batch, monkeypatch):
+@pytest.mark.parametrize("room", [0, chunks.KEPT_BYTES])
+def test_a_batch_in_many_chunks_has_the_same_loss_and_gradients(model_and_batch, monkeypatch, room):
+    monkeypatch.setattr(chunks, "KEPT_BYTES", room)
+    recomputed = []
+    usual = chunks.checkpoint
+    monkeypatch.setattr(chunks, "checkpoint", lambda *a, **k: recomputed.append(1) or usual(*a, **k))
     model, batch = model_and_batch()
     model(**batch)["loss"].backward()
     whole = gradients(model)
@@ -128,6 +133,7 @@ def test_a_batch_in_many_chunks_has_the_same_loss_and_gradients(model_and_batch,
     assert len(parts["documents"]["chunks"]) > 2
     again(**parts)["loss"].backward()
     torch.testing.assert_close(gradients(again), whole, rtol=1e-4, atol=1e-5)
+    assert bool(recomputed) == (room == 0)
 
 
 def test_some_negatives_are_drawn_anew_with_their_scores():
