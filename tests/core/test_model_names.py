@@ -238,7 +238,8 @@ def test_a_user_who_is_not_there_is_named(model):
 def test_a_name_that_is_too_long_is_an_error_in_one_line(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert not is_hub_id(model)
-    assert is_hub_id("org/" + "m" * 96)
+    assert is_hub_id("o" * 96 + "/" + "m" * 96)
+    assert not is_hub_id("o" * 97 + "/m")
     with pytest.raises(ModelError, match="cannot be read: File name too long|no such folder"):
         check_name(model)
 

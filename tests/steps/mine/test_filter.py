@@ -737,6 +737,9 @@ def test_likeness_compares_windows_of_the_seeds_passages_with_mined_windows(tmp_
     row = MinedAnswer(
         "1", "where?", f"Rome: {window}", 1.0, 0.5, window, {"text": ["Rome"], "answer_start": [12]}
     )
+    short = MinedAnswer(
+        "2", "where?", "Rome: Rome today.", 1.0, 0.5, "Rome today.", {"text": ["Rome"], "answer_start": [0]}
+    )
     passage = f"Snow fell in Oslo. {window} Nobody saw the sun in Paris."
     seeds = [
         {
@@ -747,11 +750,11 @@ def test_likeness_compares_windows_of_the_seeds_passages_with_mined_windows(tmp_
         for answer in ("Oslo", "Rome")
     ]
     (tmp_path / "seeds.jsonl").write_text("".join(json.dumps(seed) + "\n" for seed in seeds))
-    pairs = to_table([row, row], MINED_ANSWER)
+    pairs = to_table([row, short], MINED_ANSWER)
     of_seeds, mined = judges.judge_examples(pairs, "", str(tmp_path / "seeds.jsonl"), Silent())
     # The longest mined window has five words.
     assert of_seeds["output"].to_pylist() == ["Oslo: Snow fell in Oslo.", f"Rome: {window}"]
-    assert mined["output"].to_pylist() == [f"Rome: {window}"] * 2
+    assert mined["output"].to_pylist() == [f"Rome: {window}", "Rome: Rome today."]
 
 
 def test_likeness_ranks_scored_pairs_too_by_itself(world, tiny_bert, capsys):
