@@ -123,15 +123,14 @@ def activation_bytes(config: Any, chunk: Features) -> float:
     each token, a dozen vectors as wide as its states, four as wide as the inner layer of its perceptron, and
     three rows of attention weights for each head. It is infinity if the configuration lacks one of the sizes.
     """
-    sizes = [
-        getattr(config, name, None) for name in ("num_hidden_layers", "hidden_size", "num_attention_heads")
-    ]
-    if "input_ids" not in chunk or not all(isinstance(size, int) for size in sizes):
+    names = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+    sizes = [size for name in names if isinstance(size := getattr(config, name, None), int)]
+    if "input_ids" not in chunk or len(sizes) < len(names):
         return math.inf
     layers, width, heads = sizes
     inner = getattr(config, "intermediate_size", None) or 4 * width
     rows, length = chunk["input_ids"].shape
-    return 4.0 * rows * length * layers * (12 * width + 4 * inner + 3 * heads * length)
+    return float(4 * rows * length * layers * (12 * width + 4 * inner + 3 * heads * length))
 
 
 def mean_of_losses(
