@@ -1,5 +1,6 @@
 """What public functions say to arguments of the wrong kind, such as a name instead of a loaded model."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -417,6 +418,14 @@ def test_numpy_texts_become_plain_texts():
         (
             lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, _: p / 0),
             "the rule <lambda> must return finite weights of at least 0, some above 0; they are from ",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, _: 2 * p - p.mean()),
+            "the rule <lambda> must return finite weights of at least 0, some above 0; they are from -",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, _: p + math.inf),
+            "the rule <lambda> must return finite weights of at least 0, some above 0; they are from inf to inf",
         ),
         (
             lambda: pairsmith.generate_pairs(TASK, MODEL, ["a"], rule=lambda p, _: p * 0),

@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from pairsmith.core.errors import InputError, MissingExtra, SettingsError, Worke
 from pairsmith.core.model_files import pick_device
 from pairsmith.models.language.waits import Waits
 from pairsmith.runs.executors import ExecutorChoice, execute
-from pairsmith.runs.ray_executor import Actor
+from pairsmith.runs.ray_executor import Actor, _answers
 from pairsmith.runs.work import Done, LostItem
 
 pytestmark = pytest.mark.slow
@@ -291,6 +292,15 @@ class TestRay:
         work = execute(Square(tmp_path), [1], print, ExecutorChoice("ray", 1, address))
         with pytest.raises(SettingsError, match=re.escape(f"{address}: nothing answers there")):
             list(work)
+
+
+def test_an_ipv6_address_is_tried_without_its_brackets():
+    try:
+        listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("needs IPv6")
+    with listener:
+        assert _answers("[::1]", listener.getsockname()[1])
 
 
 def test_an_actor_works_where_the_command_was_given(tmp_path, monkeypatch):

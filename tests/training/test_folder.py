@@ -214,3 +214,12 @@ def test_a_model_that_another_run_began_to_write_is_not_marked_complete(tmp_path
         folder.finish(save_slowly, {})
     del lock._leases[str(out)]
     assert json.loads((out / TRAINING_RECORD).read_text())["complete"] is False
+
+
+def test_no_model_is_made_for_a_folder_that_was_moved(tmp_path):
+    out = tmp_path / "model"
+    folder = start(out)
+    out.rename(tmp_path / "moved")
+    with pytest.raises(FolderError, match="/model was moved or removed"):
+        folder.finish(save, {})
+    assert not out.exists()
