@@ -94,6 +94,26 @@ def test_an_encoder_is_saved_with_names_that_older_versions_of_the_library_know(
     save_sentence_encoder(encoder, tmp_path / "saved")
     named = [module["type"] for module in json.loads((tmp_path / "saved" / "modules.json").read_text())]
     assert named == [f"sentence_transformers.models.{name}" for name in ("Transformer", "Pooling", "Dense")]
+    settings = {
+        name: json.loads((tmp_path / "saved" / name).read_text())
+        for name in ("sentence_bert_config.json", "1_Pooling/config.json", "2_Dense/config.json")
+    }
+    width = encoder.get_embedding_dimension()
+    assert settings["sentence_bert_config.json"] == {
+        "max_seq_length": encoder.max_seq_length,
+        "do_lower_case": False,
+    }
+    pooling = settings["1_Pooling/config.json"]
+    assert pooling.pop("word_embedding_dimension") == width
+    assert pooling.pop("include_prompt") is True
+    assert [name for name, used in pooling.items() if used] == ["pooling_mode_mean_tokens"]
+    assert len(pooling) == 6
+    assert settings["2_Dense/config.json"] == {
+        "in_features": width,
+        "out_features": width,
+        "bias": True,
+        "activation_function": "torch.nn.modules.linear.Identity",
+    }
     opened = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     assert np.array_equal(
         encoder.encode(TEXTS, show_progress_bar=False), opened.encode(TEXTS, show_progress_bar=False)

@@ -86,22 +86,60 @@ def load_sentence_encoder(
 _OLD_MODULES = {"Transformer", "Pooling", "Normalize", "Dense"}
 """Modules of sentence-transformers that its versions before 6 have, too."""
 
+_OLD_POOLING = {
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+"""The settings that say, in versions before 6, which ways of pooling are used."""
+
+_OF_TEXTS = {"text", "message"}
+"""What a transformer for texts reads; versions before 6 find out by themselves."""
+
+_OLD_DENSE = ("in_features", "out_features", "bias", "activation_function")
+
 
 def save_sentence_encoder(encoder: SentenceTransformer, out: Path) -> None:
     """Save an encoder in the folder ``out``, so that ``SentenceTransformer(out)`` opens it.
 
-    Since version 6 the library saves new import paths of its modules. They are replaced by the old import
-    paths, which all versions know, so that programs with an older version can open the folder, too.
+    Since version 6 the library saves new import paths and settings of its modules. They are replaced by the
+    old ones, which all versions read, so that older versions and other programs that read these files can
+    open the folder, too, if their transformers knows the tokenizer.
     """
     with quiet_loading():
         encoder.save(str(out), create_model_card=False)
     file = out / "modules.json"
     modules = json.loads(file.read_text(encoding="utf-8"))
-    for module in modules:
-        package, _, name = module["type"].rpartition(".")
+    for saved, module in zip(modules, encoder, strict=True):
+        package, _, name = saved["type"].rpartition(".")
         if package.startswith("sentence_transformers.") and name in _OLD_MODULES:
-            module["type"] = f"sentence_transformers.models.{name}"
-    file.write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
+            saved["type"] = f"sentence_transformers.models.{name}"
+        for settings_file, settings in _old_settings(module).items():
+            _write_json(out / saved["path"] / settings_file, settings)
+    _write_json(file, modules)
+
+
+def _old_settings(module: torch.nn.Module) -> dict[str, dict[str, Any]]:
+    """The settings of a module by their file, as versions before 6 save them; empty if these cannot."""
+    if isinstance(module, Transformer) and module.transformer_task == "feature-extraction":
+        length = {"max_seq_length": module.max_seq_length, "do_lower_case": module.do_lower_case}
+        return {"sentence_bert_config.json": length} if _OF_TEXTS.issuperset(module.modalities) else {}
+    if isinstance(module, Pooling):
+        modes = module.pooling_mode if isinstance(module.pooling_mode, tuple) else (module.pooling_mode,)
+        flags = {name: mode in modes for mode, name in _OLD_POOLING.items()}
+        width = {"word_embedding_dimension": module.embedding_dimension}
+        return {"config.json": {**width, **flags, "include_prompt": module.include_prompt}}
+    if isinstance(module, Dense) and not module.use_residual:
+        settings = module.get_config_dict()
+        return {"config.json": {name: settings[name] for name in _OLD_DENSE}}
+    return {}
+
+
+def _write_json(file: Path, content: object) -> None:
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def centre_vectors(encoder: SentenceTransformer, texts: Sequence[str], most: int = 2_000) -> None:
