@@ -104,7 +104,7 @@ def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> lis
 
 
 def spelled_as(model_labels: Collection[str], labels: Sequence[str]) -> list[str]:
-    """``labels``, as ``read_label`` returns them, in the spelling of a model, which may have 1.0 for ``1``.
+    """Spell labels as a model spells them, whose label may be 1.0 where ``read_label`` returns ``1``.
 
     Labels that are not among ``model_labels`` stay as they are.
     """

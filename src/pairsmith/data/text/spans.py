@@ -14,9 +14,10 @@ _UNBOUNDED = re.compile(f"[{UNSPACED}\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac
 def find_answer(answer: str, passage: str) -> tuple[int, int] | None:
     """Start and end (exclusive), in characters, of an answer's first occurrence in a passage, or None.
 
-    Letter case and white space are ignored, so that ``u. s. senate`` occurs in ``U.S. Senate``; and so is
-    whether letters with marks are composed (NFC) or not (NFD). An occurrence does not begin or end within a
-    word, but may do so in scripts that write no spaces between words. A blank answer does not occur.
+    Letter case and white space are ignored, so that ``u. s. senate`` occurs in ``U.S. Senate``. Letters with
+    marks may be composed in one text (NFC) and decomposed in the other (NFD). An occurrence does not
+    begin or end within a word, except in scripts that write no spaces between words. A blank answer does not
+    occur.
     """
     pieces = _PIECE.findall(answer)
     if not pieces:

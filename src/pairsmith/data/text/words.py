@@ -68,10 +68,11 @@ def is_unspaced(character: str) -> bool:
 
 
 def count_words(text: str) -> int:
-    """The number of words in ``text``, separated by white space; it may be the ``length`` of ``windows``.
+    """The number of words in ``text``; words are separated by white space.
 
-    In scripts without spaces between words it is estimated: two letters of Chinese or Japanese and four of
-    Thai, Lao, Tibetan, Burmese or Khmer count as a word.
+    In scripts without spaces between words the number is estimated: two letters of Chinese or Japanese and
+    four of Thai, Lao, Tibetan, Burmese or Khmer count as a word. ``windows`` takes this function as
+    ``length``, to cut a text by words.
     """
     runs = text.split()
     if text.isascii() or not _UNSPACED_LETTER.search(text):

@@ -66,7 +66,7 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
         validation = data.training.slice(0, validation_size).to_pylist()
 
     def time_steps(untimed: int, timed: int, batch: int, evaluated: int) -> _Trial:
-        """Train for some steps of ``batch`` examples, and evaluate ``evaluated`` examples."""
+        """Train for some steps of ``batch`` examples, and measure the model on ``evaluated`` examples."""
         count = untimed + timed
         changes = {"eval_steps": count, "checkpoint_steps": count, "batch_size": batch}
         timer, begun = _Steps(), time.monotonic()
