@@ -89,7 +89,7 @@ def main() -> None:
     print({name: value for name, value in results.items() if name != "rounds"})
     if args.json:
         given = {
-            "model": args.model if causal else "trained",
+            "model": args.model if args.model.startswith("embedded:") else "trained",
             "passages": ways.passages,
             "rounds": args.rounds,
         }
