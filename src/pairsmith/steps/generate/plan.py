@@ -11,8 +11,7 @@ import torch
 
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, TaskSpec, load_task
-from pairsmith.methods.dino.method import GeneratedRows, write
-from pairsmith.methods.dino.request_queue import Hooks
+from pairsmith.methods.dino.method import GeneratedRows, Hooks, write
 from pairsmith.methods.dino.training_set import make_training_set
 from pairsmith.models.language.protocols import SteerableModel
 from pairsmith.models.language.remote import RemoteModel, Used
