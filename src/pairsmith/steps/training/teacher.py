@@ -11,7 +11,7 @@ from pairsmith.core.citations import QUIP
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
 from pairsmith.methods.mining.marked import QuestionWithSpans, StoredQuestions
 from pairsmith.methods.mining.reader import train_reader_on
-from pairsmith.methods.quip.student import likeliest
+from pairsmith.methods.quip.distillation import likeliest
 from pairsmith.models.reader import Reader
 from pairsmith.models.span_heads import PerceptronReader, save_heads
 from pairsmith.steps.training.card import ANSWERING_ENCODER
