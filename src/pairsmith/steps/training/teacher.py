@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pairsmith.core.citations import QUIP
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
-from pairsmith.methods.mining.marked import QuestionWithSpans, StoredQuestions
+from pairsmith.methods.mining.question_store import QuestionWithSpans, StoredQuestions
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.quip.distillation import likeliest
 from pairsmith.models.reader import Reader
