@@ -261,6 +261,14 @@ def test_the_card_of_generated_rows_says_that_a_model_wrote_them(tmp_path):
     assert "The rights in the inputs, and the terms of the language model, apply to the texts." in card
 
 
+def test_a_description_without_a_full_stop_is_a_sentence_of_the_card_all_the_same(tmp_path):
+    rows = to_table(pairs(("a b", "c d", 1.0), ("e f", "g h", 0.0)), SCORED_PAIR)
+    task = load_task("sts").model_dump(mode="json") | {"description": "Pairs of questions"}
+    write_folder(tmp_path / "in", {"train": rows}, models={"model": "sha256:0"}, settings={"task": task})
+    postprocess(PostprocessSettings(data=str(tmp_path / "in")), Run(tmp_path / "out", Silent()))
+    assert "\nPairs of questions. Rows written by" in (tmp_path / "out" / "README.md").read_text()
+
+
 def test_scores_are_not_smoothed_twice(tmp_path):
     run_on(tmp_path, pairs(("a b", "c d", 1.0), ("e f", "g h", 0.0)), validation=0)
     again = {"data": str(tmp_path / "out"), "validation": 0}

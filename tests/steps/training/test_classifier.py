@@ -467,6 +467,22 @@ def test_a_classifier_by_hand(tiny_bert):
     assert classifier.predict(["anything"]) == ["y"]
 
 
+def test_wide_labels_take_two_columns_a_letter():
+    labels = ["苦情と質問です", "other"]
+    results = {
+        "count": 2,
+        "largest": 50.0,
+        **dict.fromkeys(("accuracy", "macro_f1"), 50.0),
+        **{f"{name}_ci": [40.0, 60.0] for name in ("accuracy", "macro_f1")},
+        "labels": {key: {"count": 1, "precision": 50.0, "recall": 50.0, "f1": 50.0} for key in labels},
+        "confusion": {label: dict.fromkeys(labels, 1) for label in labels},
+    }
+    heading, first, second = classification_table(results).splitlines()[-3:]
+    assert heading == " " * 18 + "苦情と質問です" + " " * 11 + "other"
+    assert first == "苦情と質問です" + " " * 17 + "1" + " " * 15 + "1"
+    assert second == "other" + " " * 26 + "1" + " " * 15 + "1"
+
+
 def test_long_labels_that_begin_alike_are_shown_whole():
     alike = ["invoice received twice by a private customer", "invoice received twice by a company"]
     labels = [*alike, "another matter, named at great length"]

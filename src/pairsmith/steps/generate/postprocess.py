@@ -28,6 +28,7 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.data.tasks import TaskSpec
+from pairsmith.data.text import with_full_stop
 from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.methods.dino.training_set import TrainingSet, make_training_set
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
@@ -35,7 +36,7 @@ from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.steps.generate.settings import PostprocessSettings
-from pairsmith.steps.shared import refuse_sources
+from pairsmith.steps.shared import check_rows, refuse_sources
 
 SAMPLED = "sampled negatives"
 """The value of ``source`` in sampled negatives (D8), if the rows are a mixture."""
@@ -172,6 +173,7 @@ def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[Genera
     own = columns[:-1] if columns[-1:] == [_SOURCE.name] else columns  # of a mixture
     for schema, kind in KINDS:
         if own == schema.names:
+            check_rows(table.schema, [table], schema, where)
             return schema, from_table(table, kind)
     raise InputError(
         f"{where} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "
@@ -181,7 +183,7 @@ def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[Genera
 
 def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Mapping[str, int]) -> Card:
     written = "Rows written by a language model from instructions" if generated.models else "Labelled rows"
-    sentences = [generated.task.description] if generated.task else []
+    sentences = [with_full_stop(generated.task.description)] if generated.task else []
     sources = sources_of(data=[split_of(generated.source)[0]])
     by_model = bool(generated.models) or any(credit.role == "model" for credit in sources.credits)
     sentences.append(f"{written}, without duplicates.")

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,8 @@ _NOT_TEXT = {"id", "label", "title", "source", "chunk", "kind"}
 PAIRS = (("sentence1", "sentence2"), ("input", "output"))
 """The columns with the two texts of a pair."""
 _LABELS = ("label", "score")
+_MEASURED_BESIDE = {"margin", "negatives"}
+"""Columns of mined pairs and of queries with negatives, whose scores are measured and are no labels."""
 MOST_LABELS = 20
 """A score with more distinct values is drawn as a histogram; of more labels, the commonest are shown."""
 _MOST_COUNTED = 10_000
@@ -92,7 +94,7 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
     numbers: dict[str, list[Float64s]] = {
         column.name: [] for column in schema if pa.types.is_floating(column.type)
     }
-    label = next((name for name in _LABELS if name in schema.names), None)
+    label = label_column(schema.names)
     labels = {split: Counter[str]() for split in folder.splits}
     sources = Counter[str]()
     lengths: dict[str, list[NDArray[np.int64]]] = {name: [] for name in columns}
@@ -131,6 +133,13 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
         shared,
         rows,
     )
+
+
+def label_column(columns: Collection[str]) -> str | None:
+    """Which of the columns holds the rows' labels, which may be scores; None if none does."""
+    if "label" not in columns and _MEASURED_BESIDE & set(columns):
+        return None
+    return next((name for name in _LABELS if name in columns), None)
 
 
 def with_sample(
