@@ -39,6 +39,7 @@ from pairsmith.models.language.combine import Combine, named_rule
 from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.protocols import SteerableModel
 from pairsmith.models.language.remote import RemoteModel
+from pairsmith.models.locks import locked
 from pairsmith.models.memory import told_if_out_of_memory
 
 
@@ -191,12 +192,13 @@ def write(
         raise SettingsError(f"{rows} rows are too few for {task.name}: a label's prompts take {needed}")
     with_prompts = encoded_requests(task, model, requests, steered=steered)
     prompts = {prompt for _, of_request in with_prompts for prompt in of_request}
-    decoder = make_decoder(model, decoding, seed, prompts, rows, rule=rule)
-    hooks.on_start(decoder.room)
-    queue = RequestQueue(with_prompts, decoder, task, decoding, model.context, hooks)
-    queue.begin()
-    for group in decoder.finished():
-        queue.ended(group)
+    with locked(model):
+        decoder = make_decoder(model, decoding, seed, prompts, rows, rule=rule)
+        hooks.on_start(decoder.room)
+        queue = RequestQueue(with_prompts, decoder, task, decoding, model.context, hooks)
+        queue.begin()
+        for group in decoder.finished():
+            queue.ended(group)
     return GeneratedRows.of(queue.begun, task)
 
 

@@ -34,6 +34,7 @@ from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.squad import Question
 from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
 from pairsmith.methods.quip.training_options import StudentOptions
+from pairsmith.models.locks import locked
 from pairsmith.models.reader import ANSWER_TOKENS, Reader
 from pairsmith.models.teacher import TOP, SpanDistributions, predict_spans
 from pairsmith.runs.work import Advance
@@ -67,7 +68,8 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
     passages_of_texts, _ = cut_passages(generator, documents)
     passages = [passage for of_text in passages_of_texts for passage in of_text]
     # Write answers and questions (Q2).
-    generator.generate(passages)
+    with locked(generator):
+        generator.generate(passages)
     return [question for passage in passages for question in passage.questions.values()]
 
 
