@@ -127,5 +127,5 @@ def test_rows_that_an_earlier_step_will_make_count_and_the_number_of_steps_may_b
 
 def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(SettingsError, match="cuda"):
+    with pytest.raises(SettingsError, match="no CUDA device"):
         plan_training(SimpleNamespace(), settings(tmp_path, device="cuda"), {})
