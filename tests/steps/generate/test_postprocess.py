@@ -23,8 +23,7 @@ from pairsmith.data.tasks import load_task
 from pairsmith.data.text.folding import folded
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.generate import postprocess as postprocessing
-from pairsmith.steps.generate.plan import plan_postprocess
-from pairsmith.steps.generate.postprocess import postprocess
+from pairsmith.steps.generate.postprocess import plan_postprocess, postprocess
 from pairsmith.steps.generate.settings import PostprocessSettings
 
 

@@ -19,7 +19,7 @@ from pairsmith.steps.evaluate.classification_settings import (
 )
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.results import Evaluated, with_interval, written_by_program
-from pairsmith.steps.planning import counted, load_text_encoder
+from pairsmith.steps.planning import counted, text_encoder
 from pairsmith.steps.shared import load_options
 
 _SHOWN = 24
@@ -147,8 +147,9 @@ def _shown(figure: float | None) -> str:
 def _plan(settings: EvaluateClassificationSettings, before: Before) -> Estimate:
     """Encode a sample of the texts."""
     texts = _read(settings).texts
-    count = counted(settings.data, before, len(texts))
-    return extrapolated(partial(load_text_encoder, settings), texts, count, lambda text: len(text) + 80)
+    count = counted(len(texts), [settings.data], before)
+    load = partial(text_encoder, settings.model, settings)
+    return extrapolated(load, texts, count, lambda text: len(text) + 80)
 
 
 evaluate_classification = Evaluation(

@@ -5,6 +5,7 @@ rejects, and writes the card.
 """
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,10 +33,13 @@ from pairsmith.data.text import with_full_stop
 from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.methods.dino.training_set import TrainingSet, make_training_set
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
+from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
+from pairsmith.runs.storage import encode_table
 from pairsmith.steps.generate.settings import PostprocessSettings
+from pairsmith.steps.planning import counted
 from pairsmith.steps.shared import check_rows, refuse_sources
 
 SAMPLED = "sampled negatives"
@@ -178,6 +182,28 @@ def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[Genera
     raise InputError(
         f"{where} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "
         "sentence2, score), labelled pairs or labelled texts, as `pairsmith generate` writes them"
+    )
+
+
+def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
+    """Process the rows and extrapolate.
+
+    Rows that an earlier step will make are represented by its sample. A sample does not say what its task is,
+    so the label set is the set of scores in it.
+    """
+    generated = read_input(settings)
+    count = counted(len(generated.rows), [settings.data], before, "train")  # validation is not processed
+    factor, begun = count / max(len(generated.rows), 1), time.monotonic()
+    training_set = make_training_set(generated.rows, generated.task, settings.options)
+    splits = {"train": training_set.train, "validation": training_set.validation}
+    tables = {split: to_table(rows, generated.schema) for split, rows in splits.items()}
+    size = sum(len(encode_table(table)) for table in tables.values())
+    return Estimate(
+        seconds=(time.monotonic() - begun) * factor,
+        memory=peak_memory(),
+        disk=round(size * factor) + FOLDER_BYTES + SHARD_BYTES,
+        rows={split: round(table.num_rows * factor) for split, table in tables.items()},
+        sample=pa.concat_tables(tables.values()),
     )
 
 

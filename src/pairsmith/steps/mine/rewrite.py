@@ -27,6 +27,7 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.identity import Identity
@@ -41,6 +42,7 @@ from pairsmith.runs.mapped import (
 )
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import RewriteSettings
+from pairsmith.steps.planning import counted, in_shards, timed
 from pairsmith.steps.shared import check_rows, load_options, refuse_sources
 
 _NEEDED: Mapping[str, pa.Schema] = {
@@ -52,6 +54,9 @@ _ORIGINAL = ("margin", "score", "input_id", "output_id")
 """Columns that score or identify the original pair, and do not apply to the rewritten one."""
 _WRITTEN = {"reading": "input", "summaries": "output"}
 """The column of the pairs that the model writes, by kind."""
+
+_TRIED = 16
+"""Number of texts that a plan has the model write."""
 
 
 def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
@@ -169,6 +174,26 @@ def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> RowsAn
         else:
             rejects.append(Reject.of(new["id"], EMPTY, "the model wrote nothing", new))
     return pa.Table.from_pylist(rows, schema=pairs.schema), to_table(rejects, REJECT)
+
+
+def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
+    """Estimate ``rewrite``: generate a few of the texts."""
+    pairs = open_training_rows(settings.pairs, "rewritten")
+    sample = pairs.head(_TRIED)
+    check_pair_columns(sample, settings)
+    count = counted(len(pairs), [settings.pairs], before, "train")
+    count = min(count, settings.best or count)
+
+    def load() -> Callable[..., list[str]]:
+        options = load_options(settings)
+        fresh = settings.model in before
+        return text_writer(
+            load_text_generator(settings.model, settings.kind, fresh_decoder=fresh, **options), settings
+        )
+
+    loading, per_text, _ = timed(load, model_inputs(sample, settings.kind), few=1)
+    shards, tokens = -(-count // settings.shard_size), count * settings.tokens
+    return in_shards(sample, count, shards, loading=loading, shared=per_text * count, tokens=tokens)
 
 
 def _card(settings: RewriteSettings, source: DatasetFolder) -> Card:

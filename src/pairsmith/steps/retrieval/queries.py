@@ -3,7 +3,9 @@
 chunks -> prompts, and counter-prompts with their neighbours and titles -> queries -> rows
 """
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
 from itertools import islice
@@ -29,6 +31,7 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.begun import shard_size_of
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
@@ -45,6 +48,7 @@ from pairsmith.runs.mapped import (
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import write_json
 from pairsmith.runs.work import Advance, Work
+from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, in_shards, plan_by_slice
 from pairsmith.steps.retrieval.reused import (
     CONTENTS,
     QUERY,
@@ -219,6 +223,34 @@ def _load_worker(
         return merged_rows(shard.records, [query.columns() for query in written], rejects)
 
     return work
+
+
+def plan_write_queries(settings: QueriesSettings, before: Before) -> Estimate:
+    """Estimate ``queries``: write queries for some chunks.
+
+    Chunks whose queries the folder of ``reuse`` has only take the time to read them.
+    """
+    new = settings.model_copy(update={"reuse": None})
+    if settings.reuse is None or settings.model in before:
+        return plan_by_slice(write_queries, "chunks", new, before)
+    begun = time.monotonic()
+    earlier, folder = (
+        EarlierQueries.open(settings.reuse, identity_of(settings)),
+        DatasetFolder.open(settings.reuse),
+    )
+    contents = contents_of(settings, chosen_chunks(settings)())
+    share = sum(earlier.has(*item) for item in contents.items()) / len(contents)
+    count = counted(len(contents), [settings.chunks], before)
+    count = min(count, settings.limit or count)
+    left = count - round(share * count)
+    rows = round(folder.rows * (count - left) / max(1, len(earlier)))
+    sample = next(folder.batches("train"), folder.schema().empty_table()).slice(0, CALIBRATION_TEXTS)
+    reused = in_shards(sample, rows, 1, loading=time.monotonic() - begun, shared=0.0)
+    if not left:
+        return reused
+    written = plan_by_slice(write_queries, "chunks", new.model_copy(update={"limit": left}), before)
+    seconds, disk = written.seconds + reused.seconds, written.disk + reused.disk
+    return replace(written, seconds=seconds, disk=disk, rows={"train": written.rows.get("train", 0) + rows})
 
 
 def _card(settings: QueriesSettings, counts: dict[str, int]) -> Card:
