@@ -20,7 +20,7 @@ def alone(device: str) -> Iterator[None]:
     The trainers of transformers and sentence-transformers keep global state of which a process has one
     (accelerate's), and seed the generators of Python, NumPy and torch: those of the CPU and of ``device``.
     """
-    # With several processes each would need a context on the first GPU; they are never a caller's own program.
+    # With several processes, each would need a context on the first GPU; they are no caller's program.
     on_gpu = device.startswith("cuda") and Processes.current().size == 1
     with _TRAINING, torch.random.fork_rng(devices=[device] if on_gpu else []):
         python_state, numpy_state = random.getstate(), np.random.get_state()
