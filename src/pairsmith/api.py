@@ -1,6 +1,6 @@
 """Public functions for Python besides the methods' own functions; ``pairsmith.__all__`` lists all of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ _OF_VALIDATION = {"keep_base", "eval_steps", "eval_batch_size"}
 
 
 def make_training_set(
-    rows: Sequence[GeneratedRow], task: TaskSpec | None = None, **options: Any
+    rows: Iterable[GeneratedRow], task: TaskSpec | None = None, **options: Any
 ) -> TrainingSet:
     """Clean generated rows, smooth their scores, add sampled negatives and split the rows (D6-D9).
 
@@ -87,8 +87,8 @@ def make_training_set(
 
 def train_encoder(
     encoder: SentenceTransformer,
-    pairs: Sequence[ScoredPair],
-    validation: Sequence[ScoredPair] = (),
+    pairs: Iterable[ScoredPair],
+    validation: Iterable[ScoredPair] = (),
     *,
     progress: Progress | None = None,
     **options: Any,
@@ -132,8 +132,8 @@ def train_encoder(
 
 def train_classifier(
     encoder: SentenceTransformer,
-    texts: Sequence[LabelledText],
-    validation: Sequence[LabelledText] = (),
+    texts: Iterable[LabelledText],
+    validation: Iterable[LabelledText] = (),
     *,
     progress: Progress | None = None,
     **options: Any,
@@ -150,7 +150,8 @@ def train_classifier(
         options: the fields of ``ClassifierOptions`` by name: ``c``, ``balanced``, ``batch_size``, ``seed``.
 
     Returns:
-        the classifier; its ``predict`` returns the labels of texts.
+        the classifier; its ``predict`` returns the labels of texts, ``confidences`` the probability of each
+        of its ``labels``, and ``save(folder)`` writes it into a folder, for ``load_classifier``.
 
     Raises:
         InputError: there are fewer than two labels, a validation text has a label that no training text has,
@@ -167,7 +168,7 @@ def train_classifier(
 
 
 def evaluate_classification(
-    classifier: TextClassifier, texts: Sequence[LabelledText], *, bootstrap: int = 1000, seed: int = 0
+    classifier: TextClassifier, texts: Iterable[LabelledText], *, bootstrap: int = 1000, seed: int = 0
 ) -> Mapping[str, Any]:
     """Accuracy and macro F1, ×100, of a classifier on texts that people labelled (D14).
 
@@ -203,7 +204,7 @@ def evaluate_classification(
 
 def evaluate_sts(
     encoder: SentenceTransformer,
-    data: str | Path | Sequence[GradedPair],
+    data: str | Path | Iterable[GradedPair | ScoredPair],
     *,
     suites: Sequence[str] = (),
     bootstrap: int = 1000,
@@ -240,7 +241,8 @@ def evaluate_sts(
         check_not_empty(pairs, "data", "GradedPair")
         for column in ("sentence1", "sentence2"):
             check_not_blank((getattr(pair, column) for pair in pairs), f"the {column} of data")
-        test_sets = [StsSuite("pairs", {"pairs": tuple(pairs)})]
+        graded = tuple(GradedPair(pair.sentence1, pair.sentence2, pair.score) for pair in pairs)
+        test_sets = [StsSuite("pairs", {"pairs": graded})]
     return sts_scores(lambda texts: encode_texts(encoder, texts), test_sets, bootstrap=bootstrap, seed=seed)
 
 
@@ -312,7 +314,7 @@ def _check_labels(rows: Sequence[GeneratedRow], task: TaskSpec) -> None:
             )
 
 
-def _columns(rows: Sequence[LabelledText], name: str) -> LabelledTexts:
+def _columns(rows: Iterable[LabelledText], name: str) -> LabelledTexts:
     """The texts and labels of the argument ``name``; an ``InputError`` if one of them is blank."""
     rows = checked_rows(rows, name, LabelledText)
     columns = LabelledTexts([row.text for row in rows], [label_name(row.label) for row in rows], 0)

@@ -179,6 +179,11 @@ class DatasetFolder:
     path: Place
     manifest: Manifest
 
+    def __repr__(self) -> str:
+        """The folder, the step that wrote it, and its numbers of rows, without the whole manifest."""
+        rows = ", ".join(f"{number:,} rows in {name}" for name, number in self.split_rows.items())
+        return f"{type(self).__name__}({str(self.path)!r}, {self.manifest.step}: {rows or 'no rows'})"
+
     @classmethod
     def open(cls, path: str | Place) -> Self:
         """Open the finished dataset folder ``path``; raises ``FolderError`` if it is not one."""

@@ -499,3 +499,16 @@ def test_long_labels_that_begin_alike_are_shown_whole():
     assert [table.count(label) for label in alike] == [3, 3]  # its figures, its line and its column
     assert labels[2] not in table
     assert table.count(labels[2][:24]) == 3
+
+
+def test_a_classifier_that_was_trained_in_python_is_saved_and_loaded(tiny_bert, tmp_path):
+    encoder = pairsmith.load_encoder(tiny_bert, device="cpu")
+    rows = [LabelledText(str(number), **row) for number, row in enumerate(ROWS)]
+    classifier = pairsmith.train_classifier(encoder, rows, c=[1.0])
+    assert repr(classifier) == "TextClassifier(2 labels: bad, good)"
+    classifier.save(tmp_path / "saved")
+    loaded = pairsmith.load_classifier(tmp_path / "saved", device="cpu")
+    assert loaded.labels == classifier.labels
+    assert loaded.trained_on == classifier.trained_on
+    np.testing.assert_allclose(loaded.confidences(GOOD), classifier.confidences(GOOD), atol=1e-6)
+    assert SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(GOOD).shape == (6, 16)

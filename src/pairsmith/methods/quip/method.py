@@ -11,7 +11,7 @@
    trained on the cross-entropy of the two predictions with T_start and T_end (Q5; Eq. 3).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,7 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
 
 
 def label_questions(
-    questions: Sequence[GeneratedQuestion],
+    questions: Iterable[GeneratedQuestion],
     teacher: Reader,
     *,
     top: int = TOP,
@@ -124,7 +124,7 @@ def distil(
     questions: Iterable[GeneratedQuestion],
     base: str | Path,
     *,
-    validation: Sequence[Question] = (),
+    validation: Iterable[Question] = (),
     device: str = "auto",
     progress: Progress | None = None,
     **options: Any,
