@@ -7,9 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.folders import write_folder
 
-from pairsmith.core.errors import FolderError, InputError
+from pairsmith.core.errors import DamagedError, FolderError, InputError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR, SCORED_PAIR
+from pairsmith.methods.dino.encoder import check_pairs
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.settings import PostprocessSettings
@@ -17,6 +18,8 @@ from pairsmith.steps.mine.filter import filter_pairs
 from pairsmith.steps.mine.rewrite import check_pair_columns
 from pairsmith.steps.mine.settings import FilterSettings, RewriteSettings
 from pairsmith.tools.audit.rows import draw_audit
+from pairsmith.tools.meanings import label_meanings
+from pairsmith.tools.report.origin import provenance
 from pairsmith.tools.settings import AuditSettings
 
 pytestmark = pytest.mark.slow
@@ -83,8 +86,7 @@ def drawn(source, path):
             "1 rows have no value in the column answers",
         ),
         (drawn, SCORED, SCORED.drop_columns(["id"]), "the rows have no ids, or no texts that can be labelled"),
-        (drawn, SCORED, SCORED.slice(0, 0), "has no rows to label"),
-    ],
+            ],
 )  # fmt: skip
 def test_edited_columns_are_named(tmp_path, run, original, table, message):
     with pytest.raises(InputError, match=message):
@@ -98,6 +100,17 @@ def test_types_that_other_programs_write_are_read(tmp_path):
     )
     smooth(edited(tmp_path, table, SCORED), tmp_path)
     assert DatasetFolder.open(tmp_path / "out").rows
+
+
+def test_labels_that_are_lists_are_not_counted(tmp_path):
+    table = MINED.append_column("label", pa.array([["a"], ["b"]]))
+    best(edited(tmp_path, table, MINED), tmp_path)
+    assert DatasetFolder.open(tmp_path / "out").rows == 1
+
+
+def test_texts_of_another_type_are_not_trained_on():
+    with pytest.raises(InputError, match="in: sentence2 must be text, the column holds int64"):
+        check_pairs(with_column(SCORED, "sentence2", [1, 2]), "in")
 
 
 @pytest.mark.parametrize("by", [lambda folder: folder.table(), lambda folder: list(folder.batches("train"))])
@@ -129,7 +142,23 @@ def test_a_manifest_without_files(tmp_path):
     record = json.loads((folder.path / "manifest.json").read_text())
     (folder.path / "manifest.json").write_text(json.dumps(record | {"shards": []}))
     with pytest.raises(FolderError, match=r"manifest.json lists no files with rows; run the command"):
-        DatasetFolder.open(folder.path).schema()
+        DatasetFolder.open(folder.path)
+
+
+def test_a_file_with_other_rows_than_the_manifest_lists(tmp_path):
+    folder = DatasetFolder.open(edited(tmp_path, SCORED.slice(1), SCORED))
+    with pytest.raises(FolderError, match=r"train-00000.parquet has 1 rows; manifest.json lists 2; run the"):
+        folder.table()
+
+
+@pytest.mark.parametrize("labels", [None, 5, ["x"], [{"name": "a"}], [{"name": [1], "instruction": "b"}]])
+def test_a_task_that_was_edited(tmp_path, labels):
+    settings = {"task": {"name": "t", "labels": labels}, "smoothing": "much"}
+    folder = write_folder(tmp_path / "in", {"train": SCORED}, settings=settings)
+    with pytest.raises(DamagedError, match="the task in its manifest.json is no task; run the command"):
+        smooth(str(folder.path), tmp_path)
+    assert label_meanings(settings) == {}
+    assert ("step", "generate") in provenance(folder).rows
 
 
 def test_values_that_json_does_not_have_are_kept_as_text_in_rejects(tmp_path):

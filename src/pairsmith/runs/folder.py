@@ -202,7 +202,13 @@ class DatasetFolder:
                 f"{path} is unfinished; rerun the command that writes it ({manifest.step}), "
                 "which continues where it stopped"
             )
-        return cls(path, manifest)
+        folder = cls(path, manifest)
+        if not folder.splits:
+            raise FolderError(
+                f"{path / MANIFEST} lists no files with rows; run the command that wrote it "
+                f"({manifest.step}) again"
+            )
+        return folder
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -213,7 +219,7 @@ class DatasetFolder:
     @property
     def rows(self) -> int:
         """The number of rows in all splits together, without rejects."""
-        return self.manifest.counts.rows
+        return sum(self.split_rows.values())
 
     @property
     def split_rows(self) -> Mapping[str, int]:
@@ -269,10 +275,6 @@ class DatasetFolder:
         return self._read(REJECTS)
 
     def _no_split(self, split: object) -> FolderError:
-        if not self.splits:
-            return FolderError(
-                f"{self.path / MANIFEST} lists no files with rows; run the command that wrote it again"
-            )
         return FolderError(f"{self.path} has no split {split!r}; {known_names_hint(str(split), self.splits)}")
 
     def _files(self, split: str) -> list[FileEntry]:
@@ -298,13 +300,16 @@ class DatasetFolder:
                     f"{path} has the columns {in_words(opened.schema_arrow)}; expected {in_words(schema)}; "
                     f"run the command that wrote it ({self.manifest.step}) again"
                 )
+            if opened.metadata.num_rows != file.rows:
+                raise FolderError(
+                    f"{path} has {opened.metadata.num_rows:,} rows; {MANIFEST} lists {file.rows:,}; run the "
+                    f"command that wrote it ({self.manifest.step}) again"
+                )
             check_columns(columns, opened, self.path)
             yield opened
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        if not self.splits:
-            raise self._no_split("train")
         with open_shard(self.path / self._files(self.splits[0])[0].path) as file:
             return file.schema_arrow
 

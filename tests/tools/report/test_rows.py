@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.folders import write_folder
 
@@ -10,6 +11,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.data.schemas import (
     LABELLED_TEXT,
     MINED_PAIR,
+    NEGATIVES,
     SCORED_PAIR,
     LabelledText,
     MinedPair,
@@ -93,8 +95,9 @@ def test_measured_scores_are_no_labels_however_few(tmp_path):
     counts = tally(folder(tmp_path / "in", [{"train": rows}], MINED_PAIR), {}, sample=5, seed=0)
     assert (counts.label, counts.labels) == (None, {})
     assert counts.numbers["score"].tolist() == [0, 1 / 7, 2 / 7]
-    assert label_column(["query", "negatives", "score"]) is None
-    assert label_column(["margin", "score", "label"]) == "label"
+    assert label_column(NEGATIVES) is None
+    assert label_column(pa.schema([*MINED_PAIR, ("label", pa.string())])) == "label"
+    assert label_column(pa.schema([*MINED_PAIR, ("label", pa.list_(pa.string()))])) is None
 
 
 def test_of_many_labels_the_commonest_are_told(tmp_path):

@@ -120,6 +120,9 @@ def check_pairs(pairs: pa.Table, where: str) -> None:
     if pairs.num_rows == 0:
         raise InputError(f"{where}: no rows to train on")
     for name in ("sentence1", "sentence2"):
+        kind = pairs.schema.field(name).type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise InputError(f"{where}: {name} must be text, the column holds {kind}")
         blank = sum(1 for text in pairs.column(name).to_pylist() if not (text or "").strip())
         if blank:
             raise InputError(

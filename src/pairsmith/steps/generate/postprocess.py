@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from pydantic import ValidationError
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.paths import display_name, place
+from pairsmith.core.errors import DamagedError, InputError, SettingsError
+from pairsmith.core.paths import MANIFEST, display_name, place
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.labelled_rows import KINDS, read_labelled_rows
 from pairsmith.data.schemas import (
@@ -142,7 +143,14 @@ class PostprocessInput:
     @property
     def task(self) -> TaskSpec | None:
         """The task that the rows were written for, if ``generate`` wrote them."""
-        return TaskSpec.model_validate(self.described) if isinstance(self.described, dict) else None
+        if not isinstance(self.described, dict):
+            return None
+        try:
+            return TaskSpec.model_validate(self.described)
+        except ValidationError:
+            raise DamagedError(
+                f"{self.source}: the task in its {MANIFEST} is no task; run the command that wrote it again"
+            ) from None
 
 
 def read_input(settings: PostprocessSettings, say: Say | None = None) -> PostprocessInput:

@@ -4,7 +4,7 @@ chunks -> prompts, and counter-prompts with their neighbours and titles -> queri
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
@@ -39,6 +39,7 @@ from pairsmith.runs.mapped import (
     Records,
     RecordShard,
     RowsAndRejects,
+    commit_each,
     equal_shards,
     finished,
     nothing_to_do,
@@ -58,7 +59,7 @@ from pairsmith.steps.retrieval.reused import (
     merged_rows,
 )
 from pairsmith.steps.retrieval.settings import QueriesSettings
-from pairsmith.steps.reuse import Reuse, commit_reusing, is_complete
+from pairsmith.steps.reuse import commit_kept, is_complete, without_earlier
 from pairsmith.steps.shared import hashes, refuse_sources
 
 _TOKENIZED = 1_000
@@ -96,19 +97,28 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     if warning := hardly_known(settings.model, records()):
         run.progress.say(warning)
     contents = contents_of(settings, records())
-    reuse = None
+    fill = partial(earlier.filled, contents) if earlier is not None else without_earlier
+
+    def shards(numbers: Sequence[int]) -> Iterator[RecordShard[ChunkWithEarlier]]:
+        return map(fill, record_shards(records, shard_size, numbers))
+
     if earlier is not None and settings.reuse:
-        fill = partial(earlier.filled, contents)
-        reuse = Reuse(
-            fill, lambda shard, _: merged_rows(shard.records, [], []), settings.reuse, "chunks", "queries"
+        commit_kept(
+            writer,
+            shards,
+            sizes,
+            lambda shard, _: merged_rows(shard.records, [], []),
+            path=settings.reuse,
+            items="chunks",
+            rows="queries",
+            unit="chunks",
         )
-    commit_reusing(
+    commit_each(
         writer,
         partial(_load_worker, settings, identity.models),
-        partial(record_shards, records, shard_size),
+        shards,
         sizes,
         ExecutorChoice.of(settings),
-        reuse=reuse,
         title="write queries",
         unit="chunks",
     )

@@ -74,7 +74,7 @@ def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     claimed: set[str] = set()
     column = ""
     for _, table, drawn in with_sample(folder, settings.rows, generator(settings.seed, "audit")):
-        column = label_column(table.column_names) or ""
+        column = label_column(table.schema) or ""
         if column and len(claimed) <= MOST_LABELS:
             claimed |= {shown_label(value) for value in table.column(column).unique().to_pylist()}
         sample += drawn

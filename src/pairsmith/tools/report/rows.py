@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,7 +94,7 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
     numbers: dict[str, list[Float64s]] = {
         column.name: [] for column in schema if pa.types.is_floating(column.type)
     }
-    label = label_column(schema.names)
+    label = label_column(schema)
     labels = {split: Counter[str]() for split in folder.splits}
     sources = Counter[str]()
     lengths: dict[str, list[NDArray[np.int64]]] = {name: [] for name in columns}
@@ -106,7 +106,7 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
             own, most = labels[split], MOST_LABELS if label in numbers else _MOST_COUNTED
             for value, number in _times(table.column(label)):
                 own[value if value in own or len(own) <= most else OTHERS] += number
-        if "source" in schema.names:
+        if "source" in strings:
             sources.update(dict(_times(table.column("source"))))
         for name, parts in numbers.items():
             values = np.asarray(table.column(name).to_numpy(), np.float64)
@@ -135,9 +135,10 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
     )
 
 
-def label_column(columns: Collection[str]) -> str | None:
-    """Which of the columns holds the rows' labels, which may be scores; None if none does."""
-    if "label" not in columns and _MEASURED_BESIDE & set(columns):
+def label_column(schema: pa.Schema) -> str | None:
+    """The column with the rows' labels, which may be scores; None if there is none."""
+    columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
+    if "label" not in columns and _MEASURED_BESIDE & set(schema.names):
         return None
     return next((name for name in _LABELS if name in columns), None)
 
