@@ -12,6 +12,7 @@ import pairsmith
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import ScoredPair
 from pairsmith.models.language.scripted import ScriptedModel
+from pairsmith.models.loading import opened
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +45,21 @@ def test_a_second_call_on_a_model_waits_for_the_first():
     thread.join()
     assert early == [False]
     assert [row.sentence2 for row in rows] == ["aa"] * 3
+
+
+def test_a_second_model_is_loaded_after_the_first(tiny_gpt2):
+    loaded, results = Event(), []
+
+    def second():
+        results.append(pairsmith.load_language_model(tiny_gpt2, device="cpu"))
+        loaded.set()
+
+    thread = Thread(target=second)
+    with opened(str(tiny_gpt2), "{}"):
+        thread.start()
+        assert not loaded.wait(LONG_ENOUGH)
+    thread.join()
+    assert results[0].name == str(tiny_gpt2)
 
 
 class Stepping(Silent):

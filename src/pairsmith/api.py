@@ -60,7 +60,8 @@ def make_training_set(
             it says for which labels near-copies are kept. Without a task, the labels are the scores that
             occur in the rows.
         options: the options of the command ``postprocess`` by name, such as ``smoothing=0.1`` or
-            ``validation=0``.
+            ``validation=0``: ``augment``, ``min_words``, ``near_copies``, ``per_input``, ``per_label``,
+            ``seed``, ``smoothing``, ``validation``.
 
     Returns:
         the training rows, the validation rows, and the rejected rows.
@@ -101,9 +102,12 @@ def train_encoder(
         validation: two or more pairs, with different scores, by which the best step is chosen; without such
             pairs the last step is kept, and ``progress`` says so.
         progress: shows the progress of the training; by default nothing is shown.
-        options: the fields of ``EncoderOptions`` by name, such as ``objective="contrastive"`` or
-            ``learning_rate=1e-4``. Options of the encoder itself (layers, attention, pooling, device, longest
-            input) are arguments of ``load_encoder``.
+        options: the options of the command ``train-encoder`` by name, such as ``objective="contrastive"`` or
+            ``learning_rate=1e-4``: ``attention_dropout``, ``batch_size``, ``centre``, ``dtype``, ``epochs``,
+            ``eval_batch_size``, ``eval_steps``, ``hard_negatives``, ``keep_base``, ``learning_rate``,
+            ``max_steps``, ``objective``, ``scale``, ``seed``, ``warmup``, ``weight_decay``. Options of the
+            encoder itself (layers, attention, pooling, device, longest input) are arguments of
+            ``load_encoder``.
 
     Returns:
         how the training went: the number of steps, the best step, and the figures on the validation pairs.
@@ -147,7 +151,8 @@ def train_classifier(
         validation: texts by which the best of several values of ``c`` is chosen; without them, the value is
             chosen by cross-validation.
         progress: shows the progress of the training; by default nothing is shown.
-        options: the fields of ``ClassifierOptions`` by name: ``c``, ``balanced``, ``batch_size``, ``seed``.
+        options: options of the command ``train-classifier`` by name: ``balanced``, ``batch_size``, ``c``,
+            ``seed``.
 
     Returns:
         the classifier; its ``predict`` returns the labels of texts, ``confidences`` the probability of each

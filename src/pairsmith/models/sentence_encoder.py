@@ -72,7 +72,7 @@ def load_sentence_encoder(
         raise ModelError(f"model {model}: GloVe vectors can be evaluated, but not loaded as a transformer")
     device = pick_device(device)
     number_format = getattr(torch, pick_dtype(dtype, device))
-    with _complete(model), opened(model, "cannot be loaded ({})", modular=True) as (where, local), seeded(0):
+    with opened(model, "cannot be loaded ({})", modular=True) as (where, local), _complete(model), seeded(0):
         encoder = _load(where, pooling, device, number_format, local=local)
         if layers is not None:
             _keep_layers(encoder, layers, model)

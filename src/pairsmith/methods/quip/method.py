@@ -137,7 +137,11 @@ def distil(
         validation: human-written questions that choose the best step; without any, the last step is kept.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         progress: shows how far the training is; by default nothing is shown.
-        options: fields of ``StudentOptions`` by name, such as ``max_steps=100`` or ``learning_rate=[1e-5]``.
+        options: options of the command ``infuse`` by name, such as ``max_steps=100`` or
+            ``learning_rate=1e-5``: ``attention_dropout``, ``batch_size``, ``batch_tokens``, ``dtype``,
+            ``epochs``, ``eval_steps``, ``keep_base``, ``labels``, ``learning_rate``, ``loader_workers``,
+            ``max_length``, ``max_steps``, ``negatives``, ``seed``, ``together``, ``warmup``,
+            ``weight_decay``.
 
     Returns:
         The training: its ``model`` is the student, as ``load_student`` returns it.
