@@ -29,7 +29,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from beside_agree import compare_distributions, compare_texts
-from common import write
+from common import Figures
 from pairsmith.models.language.loading import load_causal
 
 SENTENCES = Path(__file__).resolve().parent.parent / "examples" / "sentences.txt"
@@ -64,19 +64,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     args = parser.parse_args()
     about = {"model": args.model, "inputs": args.inputs, "agree": args.agree}
-    begun = json.loads(args.json.read_text()) if args.json.is_file() else {"settings": about, "results": {}}
-    if begun["settings"] != about:
-        raise SystemExit(f"{args.json} was begun with {begun['settings']}, not {about}; name another file")
-    results: dict[str, Any] = begun["results"]
-
-    def keep(*path: str, figures: Any) -> None:
-        place = results
-        for name in path[:-1]:
-            place = place.setdefault(name, {})
-        place[path[-1]] = figures
-        print(*path, figures, flush=True)
-        write(args.json, {"settings": about, "results": results})
-
+    record = Figures(args.json, about)
     args.work.mkdir(parents=True, exist_ok=True)
     model = saved(args.model, args.work / "model")
     sentences = SENTENCES.read_text(encoding="utf-8").splitlines()
@@ -84,24 +72,24 @@ def main() -> None:
     if "agree" in wanted:
         first = sentences[: args.agree]
         for name, compare in (("distributions", compare_distributions), ("texts", compare_texts)):
-            if name not in results.get("agree", {}):
-                keep("agree", name, figures=compare(args.dino, str(model), first))
+            if record.missing("agree", name):
+                record.keep("agree", name, figures=compare(args.dino, str(model), first))
     inputs = args.work / "inputs.txt"
     inputs.write_text("\n".join(sentences[: args.inputs]) + "\n", encoding="utf-8")
     by_name = programs(args, model, inputs)
     for number in range(1, args.rounds + 1) if "speed" in wanted else ():
         for name, program in by_name.items():
-            if name != SMALL and name not in results.get("speed", {}).get(f"round {number}", {}):
+            if name != SMALL and record.missing("speed", f"round {number}", name):
                 out = args.work / f"round-{number}" / name.replace(" ", "-")
                 figures = run(program, out, number, args.core)
-                keep("speed", f"round {number}", name, figures=figures)
-    if "speed" in results:
-        keep("medians", figures=medians(results["speed"]))
+                record.keep("speed", f"round {number}", name, figures=figures)
+    if "speed" in record.results:
+        record.keep("medians", figures=medians(record.results["speed"]))
     for name, program in by_name.items() if "kills" in wanted else ():
-        if name not in results.get("kills", {}):
-            usual = results["medians"][OURS if name == SMALL else name]["seconds"]
+        if record.missing("kills", name):
+            usual = record.results["medians"][OURS if name == SMALL else name]["seconds"]
             out = args.work / "kills" / name.replace(" ", "-")
-            keep("kills", name, figures=killed(program, out, usual / 2, args.core))
+            record.keep("kills", name, figures=killed(program, out, usual / 2, args.core))
 
 
 def saved(name: str, folder: Path) -> Path:

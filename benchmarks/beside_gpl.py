@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from beside_gpl_agree import AGREEMENTS, RANKS, TOKENS, Files, cost, ours, trained
-from common import write
+from common import Figures
 from pairsmith.core.progress import Silent
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval
@@ -50,24 +50,10 @@ def main() -> None:
     args = parser.parse_args()
     names = ("passages", "layers", "steps", "batch", "judge_steps")
     about = {name: getattr(args, name) for name in names}
-    begun = json.loads(args.json.read_text()) if args.json.is_file() else {"settings": about, "results": {}}
-    if begun["settings"] != about:
-        raise SystemExit(f"{args.json} was begun with {begun['settings']}, not {about}; name another file")
-    results: dict[str, Any] = begun["results"]
-
-    def keep(*path: str, figures: Any) -> None:
-        place = results
-        for name in path[:-1]:
-            place = place.setdefault(name, {})
-        place[path[-1]] = figures
-        print(*path, figures, flush=True)
-        write(args.json, {"settings": about, "results": results})
+    record = Figures(args.json, about)
 
     def missing(*path: str) -> bool:
-        place = results
-        for name in path:
-            place = place.get(name, {})
-        return not place and (not args.only or path[0] in args.only)
+        return record.missing(*path) and (not args.only or path[0] in args.only)
 
     torch.set_num_threads(1)
     os.environ |= ONE_THREAD
@@ -79,18 +65,18 @@ def main() -> None:
         cost(their_command(files, first))
     for name, compare in AGREEMENTS.items():
         if missing("agree", name):
-            keep("agree", name, figures=compare(files, first))
+            record.keep("agree", name, figures=compare(files, first))
     for number in range(1, args.rounds + 1):
         if missing("cost", f"round {number}"):
-            keep("cost", f"round {number}", figures=costs(files, args.work / f"round-{number}"))
-    if results.get("cost"):
-        keep("medians", figures=medians(list(results["cost"].values())))
+            record.keep("cost", f"round {number}", figures=costs(files, args.work / f"round-{number}"))
+    if record.results.get("cost"):
+        record.keep("medians", figures=medians(list(record.results["cost"].values())))
     models = {"base": files.base, "authors' program": trained(first), "pairsmith, their triples": files.own}
     second = args.work / "round-1"
     models |= {"authors' program, again": trained(second), "pairsmith, all of its own": second / "retriever"}
     for name, model in models.items():
         if missing("end to end", name) and model.is_dir():
-            keep("end to end", name, figures=found(files, name, model))
+            record.keep("end to end", name, figures=found(files, name, model))
 
 
 def their_command(files: Files, out: Path) -> list[str]:

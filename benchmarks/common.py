@@ -64,6 +64,34 @@ def write(path: Path, results: dict[str, Any]) -> None:
     path.write_text(json.dumps({"machine": machine(), **results}, indent=1) + "\n", encoding="utf-8")
 
 
+class Figures:
+    """The figures in a JSON file; a second start with the same settings adds those that are missing."""
+
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        """Read the file, if there is one; it must have been begun with the same ``settings``."""
+        begun = json.loads(path.read_text()) if path.is_file() else {"settings": settings, "results": {}}
+        if begun["settings"] != settings:
+            raise SystemExit(f"{path} was begun with {begun['settings']}, not {settings}; name another file")
+        self._path, self._settings = path, settings
+        self.results: dict[str, Any] = begun["results"]
+
+    def keep(self, *names: str, figures: Any) -> None:
+        """Write the figures under these names, each a key in the mapping under the one before."""
+        group = self.results
+        for name in names[:-1]:
+            group = group.setdefault(name, {})
+        group[names[-1]] = figures
+        print(*names, figures, flush=True)
+        write(self._path, {"settings": self._settings, "results": self.results})
+
+    def missing(self, *names: str) -> bool:
+        """Whether there are no figures under these names."""
+        group = self.results
+        for name in names:
+            group = group.get(name, {})
+        return not group
+
+
 def begun_with(pairs: Path) -> int | None:
     """The shard size of a folder that was begun earlier; another would be refused."""
     manifest = pairs / "manifest.json"

@@ -12,6 +12,9 @@ import pytest
 
 import pairsmith
 from pairsmith.core.errors import SettingsError
+from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
+from pairsmith.methods.quip.training_options import StudentOptions
+from pairsmith.steps.generate.settings import PostprocessSettings
 
 pytestmark = pytest.mark.slow
 
@@ -65,6 +68,22 @@ def test_a_public_function_is_documented_and_typed(name):
     assert all(
         parameter.annotation is not inspect.Parameter.empty for parameter in signature.parameters.values()
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "others"),
+    [
+        ("make_training_set", PostprocessSettings, {"data"}),
+        ("train_encoder", EncoderOptions, {"checkpoint_steps", "tensorboard"}),
+        ("train_classifier", ClassifierOptions, set()),
+        # ``questions`` is also the name of the first argument.
+        ("distil", StudentOptions, {"base", "checkpoint_steps", "device", "questions", "tensorboard"}),
+    ],
+)
+def test_the_docstring_names_all_options(name, options, others):
+    described = inspect.getdoc(getattr(pairsmith, name)).partition("options: ")[2].partition("Returns:")[0]
+    listed = set(re.findall(r"``(\w+)``", described.partition(": ")[2])) - {"load_encoder"}
+    assert listed == options.model_fields.keys() - others
 
 
 def test_another_name_is_an_attribute_error():

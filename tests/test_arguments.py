@@ -1,5 +1,6 @@
 """What public functions say to arguments of the wrong kind, such as a name instead of a loaded model."""
 
+import io
 import math
 from pathlib import Path
 
@@ -10,12 +11,17 @@ import pytest
 import pairsmith
 from pairsmith.core.arguments import checked_texts
 from pairsmith.core.errors import InputError, SettingsError, TaskError, UserError
+from pairsmith.core.progress import Progress
 from pairsmith.data.questions import GeneratedQuestion
-from pairsmith.data.schemas import GradedPair, LabelledPair, LabelledText, ScoredPair
+from pairsmith.data.schemas import GradedPair, LabelledPair, LabelledText, MinedPair, ScoredPair
 from pairsmith.data.squad import Question
+from pairsmith.methods.dino.method import GeneratedRows
+from pairsmith.methods.dino.training_set import TrainingSet
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.language.scripted import ScriptedModel
+from pairsmith.training.best_step import TrainingHistory
+from pairsmith.training.fit import TrainedModel
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +38,7 @@ TASK, TEXTS_TASK = pairsmith.load_task("sts"), pairsmith.load_task("movie-review
 PAIR = ScoredPair("1", "a", "b", 1.0)
 NAMED = LabelledPair("1", "a", "b", "same")
 TEXT = LabelledText("1", "a", "good")
+MINED = MinedPair("1-2", "a", "b", 1.1, 0.5, input_id="1", output_id="2")
 QUESTION = GeneratedQuestion("1", "Ann left.", "who?", "Ann", (0, 3), (0, 3))
 
 
@@ -545,3 +552,72 @@ def test_a_classifier_predicts_nothing_for_no_texts_and_refuses_blank_ones():
             scores(["a"], batch_size=0)
     with pytest.raises(InputError, match=r"^texts\[1\] is blank; leave it out$"):
         classifier.predict(["a", ""])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, ["a", float("nan")]),
+            "inputs[1] is a missing value (nan); leave it out, as with Series.dropna()",
+        ),
+        (
+            lambda: pairsmith.make_training_set(GeneratedRows([PAIR], [], 1, 1)),
+            "rows must be a list of ScoredPairs or LabelledPairs or LabelledTexts; it is of the type "
+            "GeneratedRows; give its rows",
+        ),
+        (
+            lambda: pairsmith.train_encoder(LOADED, TrainingSet([PAIR], [], [], 0)),
+            "pairs must be a list of ScoredPairs; it is of the type TrainingSet; give its train",
+        ),
+        (
+            lambda: pairsmith.evaluate_sts(LOADED, Table()),
+            "data must be a list of GradedPairs or ScoredPairs; it is of the type Table; give "
+            '[GradedPair(**record) for record in frame.to_dict("records")]',
+        ),
+        (
+            lambda: pairsmith.find_hard_negatives(Table(), ["a"], LOADED),
+            "pairs must be a list of pairs of texts; it is of the type Table; give zip(…) of two of its columns",
+        ),
+        (
+            lambda: pairsmith.find_hard_negatives([MINED], ["a"], LOADED),
+            "pairs must be a list of pairs of texts, (query, positive); pairs[0] is of the type MinedPair; give "
+            "(row.input, row.output) of each row",
+        ),
+        (
+            lambda: pairsmith.find_hard_negatives([PAIR], ["a"], LOADED),
+            "pairs must be a list of pairs of texts, (query, positive); pairs[0] is of the type ScoredPair; give "
+            "(row.sentence1, row.sentence2) of each row",
+        ),
+    ],
+)
+def test_the_message_says_what_to_give_instead(call, message):
+    with pytest.raises(InputError) as refused:
+        call()
+    assert str(refused.value) == message
+
+
+def test_the_result_of_a_training_in_place_of_its_model_is_refused():
+    trained = TrainedModel(LOADED, 1e-5, TrainingHistory(1, 1, "f1", {}, 0.0))
+    with pytest.raises(
+        SettingsError, match="load_student returns; it is of the type TrainedModel; give its model$"
+    ):
+        pairsmith.answer_with_student(trained, ["a"], ["b"])
+
+
+def test_what_functions_return_is_shown_in_one_line():
+    assert repr(GeneratedRows([PAIR] * 2000, [], 3, 2)) == (
+        "GeneratedRows(2,000 rows, 0 rejects, 2 of 3 requests complete)"
+    )
+    assert repr(TrainingSet([PAIR], [], [], 1)) == (
+        "TrainingSet(1 training rows, 0 validation rows, 0 rejects, 1 negatives)"
+    )
+
+
+def test_generating_shows_how_many_prompts_are_done():
+    stream = io.StringIO()
+    rows = pairsmith.generate_pairs(TASK, MODEL, ["a", "b"], progress=Progress(stream))
+    assert stream.getvalue().splitlines()[-1].startswith("generate: 6/6 prompts · 100 %")
+    assert rows == pairsmith.generate_pairs(TASK, MODEL, ["a", "b"])
+    with pytest.raises(SettingsError, match="^progress must be pairsmith.core.progress.Progress"):
+        pairsmith.generate_texts(TEXTS_TASK, MODEL, progress=True)

@@ -1,6 +1,6 @@
 """Public functions for Python besides the methods' own functions; ``pairsmith.__all__`` lists all of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ _OF_VALIDATION = {"keep_base", "eval_steps", "eval_batch_size"}
 
 
 def make_training_set(
-    rows: Sequence[GeneratedRow], task: TaskSpec | None = None, **options: Any
+    rows: Iterable[GeneratedRow], task: TaskSpec | None = None, **options: Any
 ) -> TrainingSet:
     """Clean generated rows, smooth their scores, add sampled negatives and split the rows (D6-D9).
 
@@ -60,7 +60,8 @@ def make_training_set(
             it says for which labels near-copies are kept. Without a task, the labels are the scores that
             occur in the rows.
         options: the options of the command ``postprocess`` by name, such as ``smoothing=0.1`` or
-            ``validation=0``.
+            ``validation=0``: ``augment``, ``min_words``, ``near_copies``, ``per_input``, ``per_label``,
+            ``seed``, ``smoothing``, ``validation``.
 
     Returns:
         the training rows, the validation rows, and the rejected rows.
@@ -87,8 +88,8 @@ def make_training_set(
 
 def train_encoder(
     encoder: SentenceTransformer,
-    pairs: Sequence[ScoredPair],
-    validation: Sequence[ScoredPair] = (),
+    pairs: Iterable[ScoredPair],
+    validation: Iterable[ScoredPair] = (),
     *,
     progress: Progress | None = None,
     **options: Any,
@@ -101,9 +102,12 @@ def train_encoder(
         validation: two or more pairs, with different scores, by which the best step is chosen; without such
             pairs the last step is kept, and ``progress`` says so.
         progress: shows the progress of the training; by default nothing is shown.
-        options: the fields of ``EncoderOptions`` by name, such as ``objective="contrastive"`` or
-            ``learning_rate=1e-4``. Options of the encoder itself (layers, attention, pooling, device, longest
-            input) are arguments of ``load_encoder``.
+        options: the options of the command ``train-encoder`` by name, such as ``objective="contrastive"`` or
+            ``learning_rate=1e-4``: ``attention_dropout``, ``batch_size``, ``centre``, ``dtype``, ``epochs``,
+            ``eval_batch_size``, ``eval_steps``, ``hard_negatives``, ``keep_base``, ``learning_rate``,
+            ``max_steps``, ``objective``, ``scale``, ``seed``, ``warmup``, ``weight_decay``. Options of the
+            encoder itself (layers, attention, pooling, device, longest input) are arguments of
+            ``load_encoder``.
 
     Returns:
         how the training went: the number of steps, the best step, and the figures on the validation pairs.
@@ -132,8 +136,8 @@ def train_encoder(
 
 def train_classifier(
     encoder: SentenceTransformer,
-    texts: Sequence[LabelledText],
-    validation: Sequence[LabelledText] = (),
+    texts: Iterable[LabelledText],
+    validation: Iterable[LabelledText] = (),
     *,
     progress: Progress | None = None,
     **options: Any,
@@ -147,10 +151,12 @@ def train_classifier(
         validation: texts by which the best of several values of ``c`` is chosen; without them, the value is
             chosen by cross-validation.
         progress: shows the progress of the training; by default nothing is shown.
-        options: the fields of ``ClassifierOptions`` by name: ``c``, ``balanced``, ``batch_size``, ``seed``.
+        options: options of the command ``train-classifier`` by name: ``balanced``, ``batch_size``, ``c``,
+            ``seed``.
 
     Returns:
-        the classifier; its ``predict`` returns the labels of texts.
+        the classifier; its ``predict`` returns the labels of texts, ``confidences`` the probability of each
+        of its ``labels``, and ``save(folder)`` writes it into a folder, for ``load_classifier``.
 
     Raises:
         InputError: there are fewer than two labels, a validation text has a label that no training text has,
@@ -167,7 +173,7 @@ def train_classifier(
 
 
 def evaluate_classification(
-    classifier: TextClassifier, texts: Sequence[LabelledText], *, bootstrap: int = 1000, seed: int = 0
+    classifier: TextClassifier, texts: Iterable[LabelledText], *, bootstrap: int = 1000, seed: int = 0
 ) -> Mapping[str, Any]:
     """Accuracy and macro F1, ×100, of a classifier on texts that people labelled (D14).
 
@@ -203,7 +209,7 @@ def evaluate_classification(
 
 def evaluate_sts(
     encoder: SentenceTransformer,
-    data: str | Path | Sequence[GradedPair],
+    data: str | Path | Iterable[GradedPair | ScoredPair],
     *,
     suites: Sequence[str] = (),
     bootstrap: int = 1000,
@@ -240,7 +246,8 @@ def evaluate_sts(
         check_not_empty(pairs, "data", "GradedPair")
         for column in ("sentence1", "sentence2"):
             check_not_blank((getattr(pair, column) for pair in pairs), f"the {column} of data")
-        test_sets = [StsSuite("pairs", {"pairs": tuple(pairs)})]
+        graded = tuple(GradedPair(pair.sentence1, pair.sentence2, pair.score) for pair in pairs)
+        test_sets = [StsSuite("pairs", {"pairs": graded})]
     return sts_scores(lambda texts: encode_texts(encoder, texts), test_sets, bootstrap=bootstrap, seed=seed)
 
 
@@ -312,7 +319,7 @@ def _check_labels(rows: Sequence[GeneratedRow], task: TaskSpec) -> None:
             )
 
 
-def _columns(rows: Sequence[LabelledText], name: str) -> LabelledTexts:
+def _columns(rows: Iterable[LabelledText], name: str) -> LabelledTexts:
     """The texts and labels of the argument ``name``; an ``InputError`` if one of them is blank."""
     rows = checked_rows(rows, name, LabelledText)
     columns = LabelledTexts([row.text for row in rows], [label_name(row.label) for row in rows], 0)

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from pairsmith.cli.stand_ins import plan_step
+from pairsmith.cli.planning import plan_step
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.settings import Settings
 from pairsmith.data.sources import open_source
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.planning import beyond_samples, counted
+from pairsmith.steps.planning import counted
 
 
 class ReadSettings(Settings):
@@ -36,21 +36,21 @@ def test_rows_to_come_are_read_from_a_folder_with_their_sample(reference):
     def plan(settings, before):
         (folder,) = settings.data
         texts = [row["text"] for _, row in open_source(folder).rows()]
-        counts = [counted(folder, before, len(texts), split) for split in (None, "train", "validation")]
-        read.append((Path(folder), texts, counts, beyond_samples(settings.data, before)))
+        counts = [counted(len(texts), [folder], before, split) for split in (None, "train", "validation")]
+        read.append((Path(folder), texts, counts, counted(5, ["in.txt", folder], before)))
         return before[folder]
 
     assert plan_step(step(plan), ReadSettings(data=[reference]), BEFORE) is BEFORE[reference]
     ((folder, *values),) = read
-    assert values == [["a", "b"], [100, 80, 20], 98]
+    assert values == [["a", "b"], [100, 80, 20], 5 + 98]
     assert not folder.parent.exists()
 
 
 def test_a_model_to_come_is_its_base_and_is_known_to_be_untrained():
-    before = {"@trained": Estimate(1.0, 1, 1, {})}
+    before = {"@trained": Estimate(1.0, 1, 1, {}, base="the base")}
     planner = step(lambda settings, estimates: (settings.model, settings.model in estimates))
     settings = ReadSettings(data=["in.txt"], model="@trained")
-    assert plan_step(planner, settings, before, {"@trained": "the base"}) == ("the base", True)
+    assert plan_step(planner, settings, before) == ("the base", True)
     assert plan_step(planner, ReadSettings(data=[], model="the base"), before) == ("the base", False)
 
 
@@ -69,5 +69,5 @@ def test_a_step_that_reads_what_has_no_sample_cannot_be_planned():
         SettingsError, match="@rows: plan cannot estimate a step that reads the output of this step"
     ):
         plan_step(reading, ReadSettings(data=["@rows"]), before)
-    counting = step(lambda settings, estimates: counted(settings.data[0], estimates, 0))
+    counting = step(lambda settings, estimates: counted(0, settings.data, estimates))
     assert plan_step(counting, ReadSettings(data=["@rows"]), before) == 80

@@ -121,6 +121,11 @@ def test_rows_that_lack_scores(put, more, message):
         list(read_tuples(put({"query": "q", "positive": "p", "negative": "a", **more}), scored=True))
 
 
+def test_pairs_with_a_score_and_no_negatives_are_refused_where_scores_are_learned(put):
+    with pytest.raises(InputError, match="the row has no negative, whose score could be learned"):
+        list(read_tuples(put({"input": "q", "output": "p", "score": 0.5, "margin": 1.1}), scored=True))
+
+
 def test_the_title_of_the_positive_stands_before_it(put):
     row = {"query": "q", "positive": "p", "title": " a\n title ", "negative": "n"}
     assert only(put(row)) == RetrievalExample("q", "a title\np", ("n",))

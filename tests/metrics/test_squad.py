@@ -107,6 +107,7 @@ def test_every_figure_against_plain_loops(prediction, golds):
 
 def test_answers_without_spaces_between_words():
     assert squad_warning([["Rome"]] * 20) == ""
+    assert squad_warning([["Rome"]] * 20 + [["東京"]]) == ""
     assert squad_warning([["Rome"]] * 19 + [["東京"]]).startswith(
         "1 of 20 questions have answers in a script"
     )

@@ -7,6 +7,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Dense
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import MINILM
@@ -118,6 +120,31 @@ def test_an_encoder_is_saved_with_names_that_older_versions_of_the_library_know(
     assert np.array_equal(
         encoder.encode(TEXTS, show_progress_bar=False), opened.encode(TEXTS, show_progress_bar=False)
     )
+
+
+def test_an_encoder_that_older_versions_of_the_library_do_not_know_gives_the_same_vectors_when_saved(
+    tiny_gpt2, tmp_path
+):
+    bare = load_sentence_encoder(str(tiny_gpt2), device="cpu")
+    transformer, pooling = bare
+    transformer.tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}{% endfor %}"
+    )
+    transformer.model.save_pretrained(tmp_path / "instruct")
+    transformer.tokenizer.save_pretrained(tmp_path / "instruct")
+    with_template = Transformer(str(tmp_path / "instruct"))
+    assert "message" in with_template.modalities
+    width = bare.get_embedding_dimension()
+    of_tokens = Dense(width, width, module_input_name="token_embeddings")
+    for name, modules in (
+        ("template", (with_template, pooling)),
+        ("tokens", (transformer, of_tokens, pooling)),
+    ):
+        encoder = SentenceTransformer(modules=list(modules), device="cpu")
+        save_sentence_encoder(encoder, tmp_path / name)
+        opened = load_sentence_encoder(str(tmp_path / name), device="cpu")
+        assert np.array_equal(encode_texts(encoder, TEXTS), encode_texts(opened, TEXTS)), name
+    assert not np.allclose(encode_texts(bare, TEXTS), encode_texts(opened, TEXTS), atol=0.01)
 
 
 def test_default_keeps_what_was_saved_and_mean_goes_back_to_the_token_vectors(tiny_bert, tmp_path):

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.core.errors import ModelError
+from pairsmith.core.errors import InputError, ModelError
 from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.reader import answer, encode_questions, load_reader
 from pairsmith.models.span_answers import answer_with_span_encoder, text_vectors, text_windows
@@ -203,3 +203,20 @@ def test_a_teacher_is_a_reader_with_perceptrons(tiny_bert, tmp_path):
     assert torch.equal(one.start_logits, kept.model.heads.start(states).squeeze(-1))
     assert torch.equal(one.end_logits, other.end_logits)
     assert answer(kept, QUESTIONS, [TEXT] * 2) == answer(fresh, QUESTIONS, [TEXT] * 2)
+
+
+def test_a_single_text_or_none_has_no_features_and_texts_are_no_features(folder):
+    student = loaded(folder)
+    for call in (student.tokens.features, student.tokens.text_tokens):
+        with pytest.raises(InputError, match="texts must be a list of texts, not a single text"):
+            call(TEXT)  # whose characters would be texts
+    with pytest.raises(InputError, match="texts is empty; give at least one text"):
+        student.tokens.features([])
+    assert student.tokens.text_tokens([]) == []
+    for call in (student.token_vectors, student.question_vectors):
+        with pytest.raises(InputError, match=r"tokens.features\(texts\) returns; they are of the type list"):
+            call([TEXT])
+
+
+def test_a_student_is_shown_in_one_line(folder):
+    assert repr(loaded(folder)) == f"SpanEncoder(TokenEncoder(BertModel {str(folder)!r}, max_length=64))"

@@ -371,6 +371,18 @@ def test_what_a_rank_made_of_a_part_with_other_settings_is_left_alone(work, tmp_
     assert (folder / "data/train-00000.parquet").exists()
 
 
+def test_ranks_share_a_folder_in_which_a_run_with_other_settings_finished_nothing(work, tmp_path):
+    """Else the first rank would work, and the next one would take its share for work that would be lost."""
+    FolderWriter.start(Run(tmp_path, Silent()), Identity.of("generate", {"seed": 8}), SCORED_PAIR)
+    lock.release(tmp_path)
+    identity = Identity.of("generate", {"seed": 7})
+    for number in range(2):
+        run = Run(tmp_path / f"rank-{number}-of-2", Silent(), rank=Rank(number, 2))
+        work.commit(FolderWriter.start(run, identity, SCORED_PAIR), number)
+        lock.release(run.out)
+    assert FolderWriter.start(Run(tmp_path, Silent()), identity, SCORED_PAIR).done == (0, 1)
+
+
 def test_a_share_that_was_copied_is_not_taken_for_damaged(work, tmp_path):
     folder, heard = tmp_path / "out/rank-0-of-2", Heard()
     work.commit(work.start(folder), 0)

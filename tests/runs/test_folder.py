@@ -8,7 +8,8 @@ from tests.folders import write_folder
 from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import DatasetFolder, summary
-from pairsmith.runs.folder import ShardTotals, open_training_rows, read_parquet
+from pairsmith.runs.folder import ShardTotals, open_training_rows
+from pairsmith.runs.parquet import read_parquet
 
 
 @pytest.fixture
@@ -26,6 +27,12 @@ def fault(call):
 
 def test_train_comes_first(folder):
     assert folder.splits == ("train", "validation")
+
+
+def test_a_folder_is_shown_in_one_line(folder):
+    shown = repr(folder)
+    assert shown.startswith(f"DatasetFolder({str(folder.path)!r}, ")
+    assert shown.endswith(": 1 rows in train, 1 rows in validation)")
 
 
 def test_a_folder_called_like_a_partition_adds_no_column(folder):

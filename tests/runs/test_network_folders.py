@@ -91,7 +91,8 @@ def test_ranks_that_run_on_other_machines_are_not_taken_over(out, work):
     assert not (out / LEASE).exists()
 
 
-def test_a_rank_on_a_machine_with_another_clock_is_not_taken_over(out, work, clock):
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_rank_on_a_machine_with_another_clock_is_left_alone(out, work, clock, fresh):
     """Its lease seems to be old; that it is renewed shows that it runs."""
     folder = out / Rank(0, 2).name
     work.commit(work.start(folder), 0)
@@ -100,10 +101,11 @@ def test_a_rank_on_a_machine_with_another_clock_is_not_taken_over(out, work, clo
     far(folder, time=then)
     clock.each = lambda: far(folder, count=clock.now, time=then)
     with pytest.raises(BusyError, match="rank-0-of-2 is being written by a rank"):
-        work.start(out)
+        work.start(out, fresh=fresh)
     assert (folder / "data/train-00000.parquet").exists()
-    clock.each = lambda: None
-    assert work.start(out).done == (0,)  # once it renews its lease no more
+    clock.each = lambda: None  # it renews its lease no more: it is taken over, or removed
+    assert work.start(out, fresh=fresh).done == (() if fresh else (0,))
+    assert folder.exists() is not fresh
 
 
 def test_a_killed_rank_of_a_machine_whose_clock_is_ahead_is_taken_over(out, work, clock):
@@ -112,21 +114,6 @@ def test_a_killed_rank_of_a_machine_whose_clock_is_ahead_is_taken_over(out, work
     lock.release(folder)
     far(folder, time="2999-01-01T00:00:00+00:00")
     assert work.start(out).done == (0,)
-
-
-def test_fresh_leaves_a_rank_alone_that_only_seems_to_have_ended(out, work, clock):
-    folder = out / Rank(0, 2).name
-    work.commit(work.start(folder), 0)
-    lock.release(folder)
-    then = "2020-01-01T00:00:00+00:00"
-    far(folder, time=then)
-    clock.each = lambda: far(folder, count=clock.now, time=then)
-    with pytest.raises(BusyError, match="rank-0-of-2 is being written by a rank"):
-        work.start(out, fresh=True)
-    assert (folder / "data/train-00000.parquet").exists()
-    clock.each = lambda: None
-    assert work.start(out, fresh=True).done == ()
-    assert not folder.exists()
 
 
 def test_while_a_file_system_does_not_answer_no_lease_becomes_stale(out, work, clock, monkeypatch):
@@ -188,6 +175,31 @@ def test_a_run_that_lost_its_lease_while_it_wrote_files_lists_none_of_them(out, 
         go_on()
     assert list(Journal.read(out).entries) == [0]
     assert (out / "manifest.json").read_bytes() == manifest
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_run_that_is_stopped_just_before_its_line_takes_no_line_of_the_next_run(
+    out, work, monkeypatch, fresh
+):
+    writer = work.start(out)
+    work.commit(writer, 0)
+    add = Journal.add
+
+    def add_late(journal, entries):
+        """Add a line after another run took the folder over and finished the shard 2."""
+        monkeypatch.setattr(Journal, "add", add)
+        far(out)
+        other = Journal.read(out)
+        if fresh:
+            other.clear()
+        other.add([entry.model_copy(update={"shard": 2}) for entry in entries])
+        add(journal, entries)
+
+    monkeypatch.setattr(Journal, "add", add_late)
+    work.commit(writer, 1)
+    with pytest.raises(FolderError, match="another run has taken over"):
+        work.commit(writer, 3)
+    assert sorted(Journal.read(out).entries) == [0, 1, 2]
 
 
 def test_a_lease_that_is_being_renewed_is_not_lost(out, monkeypatch):

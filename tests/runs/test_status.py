@@ -112,6 +112,9 @@ def test_a_training_says_what_is_saved(tmp_path):
     assert status_lines(tmp_path) == [f"{tmp_path}: train-reader, stopped · {saved}"]
     (tmp_path / "training.json").write_text(json.dumps({**record, "settings": {"learning_rate": [1e-5]}}))
     assert status_lines(tmp_path) == [f"{tmp_path}: train-reader, stopped · saved at step 1,200"]
+    (checkpoints / "rate-0").rename(checkpoints / "rate-9")  # of no rate in the record
+    (tmp_path / "training.json").write_text(json.dumps(record))
+    assert status_lines(tmp_path) == [f"{tmp_path}: train-reader, stopped · saved at step 1,200"]
     (tmp_path / "training.json").write_text(json.dumps({**record, "complete": True}))  # killed at the end
     assert status_lines(tmp_path) == [f"{tmp_path}: train-reader, finished"]
 

@@ -386,9 +386,9 @@ def test_a_plan_counts_an_encoding_that_steps_share_once(world, tiny_bert, tmp_p
 
 def test_an_encoding_that_an_earlier_step_keeps_takes_no_time():
     estimate = Estimate(seconds=10.0, memory=1, disk=2, rows={}, shared=8.0, shards=4, encoding=3.0)
-    alone = estimate.with_kept_vectors()
+    alone = estimate.with_kept_vectors(1.0)
     assert (alone.seconds, alone.shared, alone.encoding) == (7.0, 5.0, 0.0)
-    assert replace(estimate, shared=0.0).with_kept_vectors().shared == 0.0
+    assert replace(estimate, shared=0.0).with_kept_vectors(1.0).shared == 0.0
     third = estimate.with_kept_vectors(1 / 3)
     assert (third.seconds, third.shared, third.encoding) == pytest.approx((9.0, 7.0, 2.0))
 

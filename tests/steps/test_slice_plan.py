@@ -6,11 +6,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pairsmith.cli.stand_ins import plan_step
+from pairsmith.cli.planning import plan_step
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.settings import Settings
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps import slice_plan
+from pairsmith.steps import planning
 from pairsmith.steps.step import Step
 
 
@@ -21,7 +21,7 @@ class CountSettings(Settings):
 @pytest.fixture
 def clock(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(slice_plan.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(planning.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -73,11 +73,11 @@ def test_a_slow_step_is_not_tried_with_more_rows_than_seconds_suffice_for(clock,
     assert step.planner()(CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
     assert tried == [1, 1, 2]  # 8 would take 32 s
     tried.clear()
-    monkeypatch.setattr(slice_plan, "MOST_SECONDS", 40.0)
+    monkeypatch.setattr(planning, "MOST_SECONDS", 40.0)
     assert step.planner()(CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
     assert tried == [1, 1, 2, 8]
     tried.clear()
-    monkeypatch.setattr(slice_plan, "MOST_SECONDS", 3.0)
+    monkeypatch.setattr(planning, "MOST_SECONDS", 3.0)
     assert step.planner()(CountSettings(data=str(file)), {}).seconds == pytest.approx(4_000)
     assert tried == [1, 1, 2]
 

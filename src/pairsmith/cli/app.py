@@ -72,7 +72,8 @@ FreshSteps = Annotated[
     list[str] | None,
     typer.Option(
         "--fresh-step",
-        help="A step of the recipe to start over in its folder; the steps that read it are then made anew. "
+        help="A step of the recipe to start over in its folder; the steps that read it are made anew if its "
+        "result changes. "
         "[may be given several times]",
         metavar="<step>",
         show_default=False,

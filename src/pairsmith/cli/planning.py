@@ -1,56 +1,62 @@
 """``pairsmith plan``: estimates what a recipe will make and cost before it runs.
 
 Each step is tried on a part of its work in a process of its own, so that the memory that is measured does not
-include the memory of earlier steps.
+include the memory of earlier steps. Stand-ins take the place of what these will make.
 """
 
 import multiprocessing
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from pairsmith.cli.recipe_checks import check_extras
 from pairsmith.cli.recipes import RUN_REFERENCE, Recipe
-from pairsmith.cli.setting_texts import texts_in
-from pairsmith.cli.stand_ins import plan_step
+from pairsmith.cli.setting_texts import map_texts, texts_in
 from pairsmith.cli.steps import STEPS
 from pairsmith.cli.tables import plain_table
-from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError, errors_in_other_words
-from pairsmith.core.progress import Progress, clock
-from pairsmith.runs.estimate import Estimate, total
+from pairsmith.core.errors import (
+    FolderError,
+    InputError,
+    PairsmithError,
+    SettingsError,
+    WorkerError,
+    errors_in_other_words,
+)
+from pairsmith.core.progress import Progress, Silent, clock
+from pairsmith.core.settings import Settings
+from pairsmith.data.schemas import REJECT
+from pairsmith.runs import Card, FolderWriter, Run
+from pairsmith.runs.estimate import Before, Estimate, peak_memory, total
 from pairsmith.runs.executors import how_it_ended, ignoring_interrupts
+from pairsmith.runs.identity import Identity
+from pairsmith.steps.step import Step
 
 
 def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
     """The estimate of each step, by its name; this takes some seconds for each step."""
     check_extras(recipe.extras)
     estimates: dict[str, Estimate] = {}
-    bases: dict[str, str] = {}
     for number, planned in enumerate(recipe.steps, start=1):
         progress.say(f"step {number}/{len(recipe.steps)} · {planned.name}: trying a part of the work")
         settings = planned.step.settings.model_validate(planned.values)
         before = {f"@{name}": estimate for name, estimate in estimates.items()}
-        if any(value == RUN_REFERENCE for value in planned.values.values()):
-            before[RUN_REFERENCE] = _together(estimates)
         kept = planned.step.settings.kept_folders()
-        read = (value for name, value in planned.values.items() if name not in kept)
-        for text in (text for value in read for text in texts_in(value)):
-            folder = text.partition(":")[0]  # a split counts as all rows of its step
-            if folder in before:
-                before[text] = before[folder]
-            elif text.startswith("@"):
-                raise SettingsError(
-                    f"{planned.name}: {text} is part of a step's folder; plan can only estimate steps that "
-                    "refer to whole folders"
-                )
+        for value in (value for name, value in planned.values.items() if name not in kept):
+            for text in texts_in(value):
+                folder = text.partition(":")[0]  # a split counts as all rows of its step
+                if folder in before:
+                    before[text] = before[folder]
+                elif text.startswith("@") and text != RUN_REFERENCE:
+                    raise SettingsError(
+                        f"{planned.name}: {text} is part of a step's folder; plan can only estimate steps "
+                        "that refer to whole folders"
+                    )
         with errors_in_other_words(planned.keys()):
-            estimates[planned.name] = _apart(
-                _estimate, planned.kind, settings, before, bases, time.monotonic()
-            )
-        if base := getattr(settings, "base", None):
-            bases[f"@{planned.name}"] = bases.get(base, base)
+            estimates[planned.name] = _apart(_estimate, planned.kind, settings, before, time.monotonic())
     return estimates
 
 
@@ -78,11 +84,11 @@ class Prices:
             )
         return None if read is None or written is None else cls(read, written, budget)
 
-    def lines(self, bought: tuple[int, int]) -> Iterator[str]:
-        """Sentences on the price of ``bought`` input and output tokens, and whether the budget suffices."""
-        price = (bought[0] * self.read + bought[1] * self.written) / 1e6
+    def lines(self, read: int, written: int) -> Iterator[str]:
+        """Sentences on the price of input and output tokens, and whether the budget suffices."""
+        price = (read * self.read + written * self.written) / 1e6
         yield (
-            f"servers read {bought[0]:,} tokens and write {bought[1]:,}: {price:,.2f} at {self.read:g} and "
+            f"servers read {read:,} tokens and write {written:,}: {price:,.2f} at {self.read:g} and "
             f"{self.written:g} for a million tokens"
         )
         if self.budget is not None and price > self.budget:
@@ -95,68 +101,112 @@ class Prices:
             yield f"the budget of {self.budget:,.2f} suffices"
 
 
-def _together(estimates: Mapping[str, Estimate]) -> Estimate:
-    """The earlier steps as one estimate, for a step that reads the folder of the run."""
-    rows = sum(sum(estimate.rows.values()) for estimate in estimates.values())
-    return Estimate(seconds=0.0, memory=0, disk=total(estimates.values()).disk, rows={"all": rows})
-
-
 def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices | None = None) -> str:
     """The estimates as a plain table with a total, the time with ``workers`` workers, and servers' prices."""
+    everything = total(estimates.values())
     cells = [("step", "rows", "tokens written", "time", "memory", "disk")]
-    for name, estimate in estimates.items():
-        rows = f"{sum(estimate.rows.values()):,}" if estimate.rows else ""
-        cells.append((name, rows, *_costs(estimate)))
-    recipe_total = total(estimates.values())
-    cells.append(("all", "", *_costs(recipe_total)))
+    for name, cost in [*estimates.items(), ("all", everything)]:
+        rows = f"{cost.rows_of():,}" if cost.rows else ""
+        tokens = f"{cost.tokens:,}" if cost.tokens else ""
+        cells.append((name, rows, tokens, clock(cost.seconds), _bytes(cost.memory), _bytes(cost.disk)))
     lines = [plain_table(cells)]
-    if recipe_total.scratch:
-        lines.append(
-            "peak disk use during the run, with checkpoints: "
-            f"{_bytes(recipe_total.disk + recipe_total.scratch)}"
-        )
-    if any(recipe_total.bought) and prices is None:
-        read, written = recipe_total.bought
+    if everything.scratch:
+        peak = _bytes(everything.disk + everything.scratch)
+        lines.append(f"peak disk use during the run, with checkpoints: {peak}")
+    read, written = everything.bought
+    if prices and (read or written):
+        lines += prices.lines(read, written)
+    elif read or written:
         lines.append(
             f"servers read {read:,} tokens and write {written:,}; give --price-in and --price-out for the "
             "price"
         )
-    elif prices is not None and any(recipe_total.bought):
-        lines += prices.lines(recipe_total.bought)
-    elif prices is not None:
+    elif prices:
         lines.append("no price: no step uses a server that says how many tokens it reads and writes")
     if workers > 1:
-        seconds = recipe_total.seconds + sum(
-            estimate.seconds_with(workers) - estimate.seconds for estimate in estimates.values()
-        )
-        memory = max((estimate.worker_memory for estimate in estimates.values()), default=0)
+        saved = sum(cost.seconds - cost.seconds_with(workers) for cost in estimates.values())
+        memory = max((cost.worker_memory for cost in estimates.values()), default=0)
         lines.append(
-            f"with {workers} workers, each as fast as this machine: {clock(seconds)}; "
+            f"with {workers} workers, each as fast as this machine: {clock(everything.seconds - saved)}; "
             f"each needs {_bytes(memory)} of memory"
         )
     return "\n".join(lines)
 
 
-def _costs(cost: Estimate) -> tuple[str, str, str, str]:
-    tokens = f"{cost.tokens:,}" if cost.tokens else ""
-    return tokens, clock(cost.seconds), _bytes(cost.memory), _bytes(cost.disk)
-
-
-def _estimate(
-    kind: str, settings: Any, before: Mapping[str, Estimate], bases: Mapping[str, str], begun: float
-) -> Estimate:
+def _estimate(kind: str, settings: Any, before: Mapping[str, Estimate], begun: float) -> Estimate:
     from pairsmith.runs import resolve_dtype
-    from pairsmith.steps.kept_vectors import corpus_vectors, kept_share
+    from pairsmith.steps.kept_vectors import kept_share
 
     step, settings = STEPS[kind], resolve_dtype(settings)
     step.planner()  # imports the libraries
     starting = time.monotonic() - begun
-    estimate, vectors = plan_step(step, settings, before, bases), corpus_vectors(settings)
-    if vectors and any(earlier.vectors == vectors for earlier in before.values()):
-        estimate = estimate.with_kept_vectors()
-    elif vectors:
-        estimate = estimate.with_kept_vectors(kept_share(settings, before))
-    return replace(estimate, starting=starting, vectors=vectors)
+    estimate = plan_step(step, settings, before)
+    vectors, share = kept_share(settings, before)
+    base = getattr(settings, "base", "")
+    base = before[base].base if base in before else base
+    return replace(estimate.with_kept_vectors(share), starting=starting, vectors=vectors, base=base)
+
+
+def plan_step(step: Step, settings: Settings, before: Before) -> Estimate:
+    """The estimate of a step whose settings may refer to earlier steps as ``@name``.
+
+    A planner needs data and models that exist. So a reference to the rows of an earlier step is replaced by a
+    dataset folder with the sample of rows in that step's estimate, and a reference to a trained model by the
+    base that the model will be trained from. The planner gets the estimates by the names of these stand-ins.
+    ``before`` has the estimates of earlier steps by reference.
+    """
+    for earlier in (before[value] for _, value in settings if isinstance(value, str) and value in before):
+        if earlier.sample is not None and not earlier.sample.num_rows:
+            # Without sample rows nothing can be tried; the step makes at most as many rows as it reads.
+            return Estimate(0.0, memory=peak_memory(), disk=0, rows=earlier.rows, sample=earlier.sample)
+    references = {text for _, value in settings for text in texts_in(value) if text in before}
+    with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
+        stand_ins = {
+            reference: stand_in
+            for reference in references
+            if (stand_in := _stand_in(reference, before[reference], Path(folder)))
+        }
+        changes = {
+            name: map_texts(value, lambda text: stand_ins.get(text, text))
+            for name, value in settings
+            if not stand_ins.keys().isdisjoint(texts_in(value))
+        }
+        estimates = {**before, **{name: before[reference] for reference, name in stand_ins.items()}}
+        with _errors_of_plan(folder, references - stand_ins.keys()):
+            return step.planner()(settings.model_copy(update=changes), estimates)
+
+
+def _stand_in(reference: str, earlier: Estimate, folder: Path) -> str | None:
+    """The model or dataset folder that stands in for an earlier step; None if there is no sample of its rows.
+
+    The sample is written into ``folder``, unless it is there already.
+    """
+    if not earlier.sample:  # a model, or an empty one of several sources
+        return earlier.base or None
+    out = folder / reference.partition(":")[0]
+    if not out.exists():
+        writer = FolderWriter.start(Run(out, Silent()), Identity.of("sample", {}), earlier.sample.schema)
+        writer.commit(0, {"train": earlier.sample}, REJECT.empty_table())
+        writer.finish(Card("A sample", "Some of the rows that a step will make."))
+    return str(out)
+
+
+@contextmanager
+def _errors_of_plan(folder: str, missing: Set[str]) -> Iterator[None]:
+    """Name steps in errors: those ``missing`` a stand-in, and those with one in ``folder``."""
+    try:
+        yield
+    except PairsmithError as error:
+        if isinstance(error, InputError | FolderError):
+            for reference in missing:
+                if reference in str(error):
+                    raise SettingsError(
+                        f"{reference}: plan cannot estimate a step that reads the output of this step, "
+                        "as it has no sample of it"
+                    ) from None
+        if folder in str(error):
+            raise type(error)(str(error).replace(f"{folder}/", "")) from None
+        raise
 
 
 def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
@@ -187,10 +237,6 @@ def _answer(pipe: Any, work: Callable[..., Estimate], arguments: tuple[Any, ...]
         pipe.send(work(*arguments))
     except PairsmithError as error:
         pipe.send(error)
-    except Exception:
-        pipe.send(
-            WorkerError(f"a step could not be tried; this is a bug in pairsmith:\n{traceback.format_exc()}")
-        )
 
 
 def _bytes(number: int) -> str:

@@ -11,8 +11,9 @@ and results is replaced by ``small`` and by ``large``.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,11 +23,12 @@ from pydantic import Field, ValidationError, field_validator
 from pairsmith.cli.expansion import MOST_STEPS, expanded_steps
 from pairsmith.cli.overrides import ALL, Overrides, by_step, parsed
 from pairsmith.cli.recipe_checks import extra_faults, figure_faults, label_faults
-from pairsmith.cli.setting_texts import map_texts, texts_in
-from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
+from pairsmith.cli.setting_texts import map_texts
+from pairsmith.cli.steps import STEPS
+from pairsmith.cli.value_checks import REMEDY, value_faults
 from pairsmith.core.bundled import is_path, recipe_path
-from pairsmith.core.errors import InputError, SettingsError, UserError, in_other_words, known_names_hint
-from pairsmith.core.paths import Place, exists, is_url, place
+from pairsmith.core.errors import SettingsError, known_names_hint
+from pairsmith.core.paths import Place
 from pairsmith.core.settings import NoEffectError, NothingIsEmpty, Settings
 from pairsmith.core.validation import KeyPath, ValidationFault, dotted, errors_of, shown_value
 from pairsmith.core.yamlfile import YamlFile, read_yaml
@@ -36,8 +38,6 @@ RUN_REFERENCE = "@"
 """The reference to the folder of the run itself, with all earlier steps."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_FILE = re.compile(r"(\.{0,2}/|~)[^:]*|[^:]*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
-_REMEDY = "; give its path"
 _KEYS = re.compile(r"[^/:]+")
 RESULT = re.compile(r"(?P<step>[^/:]+)(/(?P<keys>.+)|:(?P<count>rows|rejects))")
 
@@ -151,171 +151,179 @@ def load_recipe(
         SettingsError: the recipe or an override has faults; its message lists all of them.
     """
     file = read_yaml(path, SettingsError)
-    of_file = seed is None
-    reader = _Reader(file, steps, parsed(overrides), file.data.get("seed") if of_file else seed, of_file)
-    reader.read()
-    if reader.faults or reader.unplaced or file.duplicates:
-        placed = file.report(reader.faults, reader.place_name)
-        raise SettingsError("\n".join(filter(None, [*dict.fromkeys(reader.unplaced), placed])))
+    reader = _Reader(file, steps, seed)
+    planned, figures = reader.read(parsed(overrides))
+    if reader.in_file or reader.of_options or file.duplicates:
+        placed = file.report(reader.in_file, partial(_place_name, file.data.get("steps")))
+        raise SettingsError("\n".join(filter(None, [*dict.fromkeys(reader.of_options), placed])))
     extras = file.data.get("extras")
     extra_names = tuple(map(str, extras)) if isinstance(extras, list) else ()
-    of_figures = figure_faults(reader.planned, reader.results)
-    if faults := [*extra_faults(extra_names), *label_faults(reader.planned), *of_figures]:
+    of_figures = figure_faults(planned, figures)
+    if faults := [*extra_faults(extra_names), *label_faults(planned), *of_figures]:
         raise SettingsError("\n".join(f"{path}: {fault}" for fault in faults))
     return Recipe(
         str(file.data["name"]),
-        tuple(reader.planned),
-        reader.results,
+        tuple(planned),
+        figures,
         str(file.data.get("description") or ""),
         extra_names,
     )
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Reader:
-    """One pass over a recipe file, which collects the planned steps and the faults."""
+    """Reads a recipe file, and collects its faults and those of the options that change its settings.
+
+    Attributes:
+        file: the recipe file.
+        table: the table of the steps that a recipe can run.
+        seed: the value of ``--seed``; None without this option.
+        in_file: the faults in the file.
+        of_options: messages about options, which are not in the file.
+    """
 
     file: YamlFile
-    step_table: StepTable
-    overrides: Overrides
-    of_all: Overrides = field(default_factory=dict, init=False)  # overrides by ``*``, for each step
-    idle: set[str] = field(default_factory=set, init=False)  # settings of ``of_all`` without effect so far
-    seed: Any
-    seed_is_in_file: bool
-    names: list[str] = field(default_factory=list)
-    planned: list[PlannedStep] = field(default_factory=list)
-    results: dict[str, str] = field(default_factory=dict)
-    faults: list[ValidationFault] = field(default_factory=list)
-    unplaced: list[str] = field(default_factory=list)  # faults of overrides, which are not in the file
+    table: StepTable
+    seed: int | None
+    in_file: list[ValidationFault] = field(default_factory=list)
+    of_options: list[str] = field(default_factory=list)
 
-    def read(self) -> None:
-        """Fill ``names``, ``planned``, ``results``, ``faults`` and ``unplaced``."""
-        data = self.file.data
+    def read(self, overrides: Overrides) -> tuple[list[PlannedStep], dict[str, str]]:
+        """The steps, with their settings changed by ``overrides``, and the figures, each with its source.
+
+        They are incomplete if there are faults.
+        """
         try:
-            RecipeFile.model_validate(data)
+            RecipeFile.model_validate(self.file.data)
         except ValidationError as error:
-            self.faults += errors_of(error, RecipeFile)
-        steps = data.get("steps")
-        entries = [
-            (position, step)
-            for position, entry in enumerate(steps if isinstance(steps, list) else [])
+            self.in_file.extend(errors_of(error, RecipeFile))
+        listed = self.file.data.get("steps")
+        entries: list[tuple[KeyPath, Any]] = [
+            (("steps", position), step)
+            for position, entry in enumerate(listed if isinstance(listed, list) else [])
             for step in expanded_steps(entry)
         ]
-        self.overrides, self.of_all, self.unplaced = by_step(
-            self.overrides, [entry for _, entry in entries], self.step_table
+        of_one, of_all, messages = by_step(overrides, [entry for _, entry in entries], self.table)
+        self.of_options.extend(messages)
+        idle = {setting for _, setting in of_all}  # without effect in the steps so far
+        names: list[str] = []
+        planned: list[PlannedStep] = []
+        figures: dict[str, str] = {}
+        for keys, entry in entries:
+            if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+                continue
+            name = entry["name"]
+            self._check_name(keys, name, names)
+            self._add_figures(keys, entry, figures)
+            step, given = self._step(keys, entry.get("step")), entry.get("settings") or {}
+            if step is not None and isinstance(given, Mapping):
+                settings = {key: map_texts(value, self._beside) for key, value in given.items()}
+                own = _of_step(name, of_one)
+                shared = _with_effect(_of_step(name, of_all), step, settings | own)
+                idle -= shared.keys()
+                of_file = PlannedStep(name, entry["step"], step, settings)
+                planned.append(self._changed(keys, of_file, own | shared, names))
+            names.append(name)
+        self.of_options.extend(
+            f"--set {ALL}.{setting}: has no effect in any step of the recipe; leave it out"
+            for setting in sorted(idle)
         )
-        self.idle = {setting for _, setting in self.of_all}
-        for position, entry in entries:
-            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
-                self._entry(("steps", position), entry)
-                self.names.append(entry["name"])
-        for setting in sorted(self.idle):
-            self.unplaced.append(
-                f"--set {ALL}.{setting}: has no effect in any step of the recipe; leave it out"
-            )
-        for name in sorted({name for name, _ in self.overrides} - set(self.names)):
-            self.unplaced.append(
-                f"--set {name}: the recipe has no such step; {known_names_hint(name, self.names)}"
-            )
-        results = data.get("results")
-        for key, source in (results if isinstance(results, Mapping) else {}).items():
-            if isinstance(source, str):
-                text = _result_fault(source, self.names)
-                if key in self.results:
-                    text = f"a step has a figure called {key}, too; rename one of them"
-                if text:
-                    self._fault(("results", key), text)
-                self.results[str(key)] = source
+        self.of_options.extend(
+            f"--set {name}: the recipe has no such step; {known_names_hint(name, names)}"
+            for name in sorted({name for name, _ in of_one} - set(names))
+        )
+        self._add_figures_of_recipe(figures, names)
+        return planned, figures
 
-    def _fault(self, keys: KeyPath, text: str) -> None:
-        what = text.partition(_REMEDY)[0]
-        # An entry with ``each`` stands for several steps, which may have the same fault.
-        if not any(fault.where == keys and fault.text.partition(_REMEDY)[0] == what for fault in self.faults):
-            self.faults.append(ValidationFault(keys, text))
+    def _add(self, keys: KeyPath, text: str) -> None:
+        """Add a fault in the file, unless another step of the same ``each`` has it, too."""
+        what = text.partition(REMEDY)[0]
+        if all(fault.where != keys or fault.text.partition(REMEDY)[0] != what for fault in self.in_file):
+            self.in_file.append(ValidationFault(keys, text))
 
-    def _entry(self, keys: KeyPath, entry: Mapping[str, Any]) -> None:
-        name, kind = entry["name"], entry.get("step")
+    def _check_name(self, keys: KeyPath, name: str, earlier: Sequence[str]) -> None:
         if not _NAME.fullmatch(name):
             text = f"must be 1 to 64 letters, digits, hyphens or underscores, not {shown_value(name)}"
-            self._fault((*keys, "name"), text)
-        if name.casefold() in map(str.casefold, self.names):  # some systems ignore case in folder names
-            self._fault((*keys, "name"), f"two steps are called {name}; rename one of them")
+            self._add((*keys, "name"), text)
+        if name.casefold() in map(str.casefold, earlier):  # some systems ignore case in folder names
+            self._add((*keys, "name"), f"two steps are called {name}; rename one of them")
+
+    def _step(self, keys: KeyPath, kind: object) -> Step | None:
+        """The step in the table that an entry runs; None if there is none."""
+        if isinstance(kind, str) and kind not in self.table:
+            self._add((*keys, "step"), f"no step is called {kind!r}; {known_names_hint(kind, self.table)}")
+        return self.table.get(kind) if isinstance(kind, str) else None
+
+    def _add_figures(self, keys: KeyPath, entry: Mapping[str, Any], figures: dict[str, str]) -> None:
+        """Add the figures of an entry to those of the entries before it."""
         of_step = entry.get("results")
         for key, source in (of_step if isinstance(of_step, Mapping) else {}).items():
-            if key in self.results:
-                self._fault((*keys, "results"), f"two figures are called {key}; rename one of them")
+            if key in figures:
+                self._add((*keys, "results"), f"two figures are called {key}; rename one of them")
             if not isinstance(source, str) or not _KEYS.fullmatch(source):
                 text = f"{key}: expected key.key of the step's results.json, not {shown_value(source)}"
-                self._fault((*keys, "results"), text)
-            self.results[str(key)] = f"{name}/{source}"
-        if not isinstance(kind, str):
-            return
-        if kind not in self.step_table:
-            self._fault(
-                (*keys, "step"), f"no step is called {kind!r}; {known_names_hint(kind, self.step_table)}"
-            )
-            return
-        settings = entry.get("settings") or {}
-        if isinstance(settings, Mapping):
-            step = self.step_table[kind]
-            values = self._values((*keys, "settings"), name, step, settings)
-            self.planned.append(PlannedStep(name, kind, step, values))
+                self._add((*keys, "results"), text)
+            figures[str(key)] = f"{entry['name']}/{source}"
 
-    def _values(self, keys: KeyPath, name: str, step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The step's settings with overrides, seed and absolute paths filled in; faults are collected."""
-        values = {key: map_texts(value, self._beside) for key, value in settings.items()}
-        own, of_all = (
-            {key: value for (target, key), value in overrides.items() if target == name}
-            for overrides in (self.overrides, self.of_all)
-        )
-        of_all = _with_effect(of_all, step, {**values, **own})
-        self.idle -= of_all.keys()
-        overrides = own | of_all
-        earlier = [RUN_REFERENCE, *self.names] if step.of_runs and self.names else self.names
-        for key, value in values.items():
-            if key not in overrides:
-                for text in _text_faults(value, earlier, f"{_REMEDY} with --set {name}.{key}=PATH"):
-                    self._fault((*keys, key), text)
-        for key, value in overrides.items():
-            faults = list(_text_faults(value, earlier))
-            if key in SOURCE_SETTINGS and not faults:
-                faults += _missing(value)
-            self.unplaced += [f"--set {name}.{key}: {text}" for text in faults]
-        values |= overrides
-        if self.seed is not None and "seed" in step.settings.model_fields:
-            values.setdefault("seed", self.seed)
-        errors = []
-        try:
-            step.settings.model_validate(values)
-        except ValidationError as error:
-            errors = errors_of(error, step.settings)
-        words = {setting: setting for setting in step.settings.model_fields}
-        for told in [*errors, *_check_faults(step, values)]:
-            fault = replace(told, text=in_other_words(told.text, words))
-            if fault.where and str(fault.where[0]) in overrides:
-                self.unplaced.append(f"--set {dotted((name, *fault.where))}: {fault.text}")
-            elif fault.where == ("seed",) and not self.seed_is_in_file and "seed" not in settings:
-                self.unplaced.append(f"--seed: {fault.text}")
+    def _add_figures_of_recipe(self, figures: dict[str, str], names: Sequence[str]) -> None:
+        """Add the figures under the recipe's own ``results`` to those of its steps, which are ``names``."""
+        results = self.file.data.get("results")
+        for key, source in (results if isinstance(results, Mapping) else {}).items():
+            if not isinstance(source, str):
+                continue
+            text = _result_fault(source, names)
+            if key in figures:
+                text = f"a step has a figure called {key}, too; rename one of them"
+            if text:
+                self._add(("results", key), text)
+            figures[str(key)] = source
+
+    def _changed(
+        self, keys: KeyPath, step: PlannedStep, overrides: Mapping[str, Any], earlier: Sequence[str]
+    ) -> PlannedStep:
+        """A step with ``overrides`` of its settings and with the seed, whose values are checked.
+
+        ``keys`` leads to its entry in the file; ``earlier`` are the names of the steps before it.
+        """
+        values = {**step.values, **overrides}
+        options = {setting: f"--set {step.name}.{setting}" for setting in overrides}
+        seed = self.file.data.get("seed") if self.seed is None else self.seed
+        if seed is not None and "seed" in step.step.settings.model_fields and "seed" not in values:
+            values["seed"] = seed
+            options |= {} if self.seed is None else {"seed": "--seed"}
+        changed = replace(step, values=values)
+        references = [RUN_REFERENCE, *earlier] if step.step.of_runs and earlier else earlier
+        for fault in value_faults(changed, options, references):
+            if fault.where and (option := options.get(str(fault.where[0]))):
+                self.of_options.append(f"{dotted((option, *fault.where[1:]))}: {fault.text}")
             else:
-                self._fault((*keys, *fault.where), fault.text)
-        return values
-
-    def place_name(self, keys: KeyPath) -> str:
-        """``keys`` as a message names them: ``pairs.top_k``, or ``step 2.top_k`` if the step has no name."""
-        entries = self.file.data.get("steps")
-        if len(keys) < 2 or keys[0] != "steps" or not isinstance(entries, list):
-            return dotted(keys)
-        position, inside = int(keys[1]), keys[2:]
-        entry = entries[position]
-        name = entry.get("name") if isinstance(entry, Mapping) else None
-        step = name if isinstance(name, str) else f"step {position + 1}"
-        return dotted((step, *(inside[1:] if len(inside) > 1 and inside[0] == "settings" else inside)))
+                self._add((*keys, "settings", *fault.where), fault.text)
+        return changed
 
     def _beside(self, text: str) -> str:
         """``text``; if it begins with ``./`` or ``../``, the absolute path from the recipe's folder."""
         if not text.startswith(("./", "../")):
             return text
         return str((self.file.path.parent / text).resolve())
+
+
+def _place_name(entries: object, keys: KeyPath) -> str:
+    """``keys`` as a message names them: ``pairs.top_k``, or ``step 2.top_k`` if the step has no name.
+
+    ``entries`` is what the file has under ``steps``.
+    """
+    if len(keys) < 2 or keys[0] != "steps" or not isinstance(entries, list):
+        return dotted(keys)
+    position, inside = int(keys[1]), keys[2:]
+    entry = entries[position]
+    name = entry.get("name") if isinstance(entry, Mapping) else None
+    step = name if isinstance(name, str) else f"step {position + 1}"
+    return dotted((step, *(inside[1:] if len(inside) > 1 and inside[0] == "settings" else inside)))
+
+
+def _of_step(name: str, overrides: Overrides) -> dict[str, Any]:
+    """The overrides of the step ``name``, by setting."""
+    return {setting: value for (target, setting), value in overrides.items() if target == name}
 
 
 def _with_effect(overrides: dict[str, Any], step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -328,47 +336,6 @@ def _with_effect(overrides: dict[str, Any], step: Step, settings: Mapping[str, A
             others = {key: value for key, value in overrides.items() if key not in idle}
             return _with_effect(others, step, settings)
     return overrides
-
-
-def _text_faults(value: object, earlier: Sequence[str], remedy: str = "") -> Iterator[str]:
-    """Faults of the references and paths in ``value``; ``remedy`` is appended for a missing path."""
-    for text in texts_in(value):
-        if "\0" in text:
-            yield f"{shown_value(text)} contains a NUL character, which no name may contain; remove it"
-        elif text.startswith("@"):
-            name = RUN_REFERENCE if text == RUN_REFERENCE else re.split("[/:]", text[1:], maxsplit=1)[0]
-            if name not in earlier:
-                names = [step for step in earlier if step != RUN_REFERENCE]
-                earlier_names = known_names_hint(name, names) if names else "this is the first step"
-                yield f"{text} refers to no earlier step; {earlier_names}"
-        elif _FILE.fullmatch(text) and not is_url(text) and not exists(place(text)):
-            location = "" if text.startswith(("/", "~")) else " in the current folder"
-            hint = " (a path in the recipe's folder starts with ./)" if location and remedy else ""
-            yield f"there is no {text}{location}{hint}{remedy}"
-
-
-def _missing(value: object) -> Iterator[str]:
-    """An error message for each text in ``value`` that can only be a file or folder, and does not exist."""
-    from pairsmith.data.sources import check_there
-
-    for text in texts_in(value):
-        try:
-            if not text.startswith("@"):
-                check_there(text)
-        except (InputError, SettingsError) as error:
-            yield str(error)
-
-
-def _check_faults(step: Step, values: Mapping[str, Any]) -> Iterator[ValidationFault]:
-    """Faults that the step's own checks find; references and missing files are not checked."""
-    for key, check in step.all_checks().items():
-        value = values.get(key)
-        if not isinstance(value, str) or value.startswith("@") or any(_text_faults(value, ())):
-            continue
-        try:
-            check(value)
-        except UserError as error:
-            yield ValidationFault((key,), str(error))
 
 
 def _result_fault(source: str, names: Sequence[str]) -> str | None:

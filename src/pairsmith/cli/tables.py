@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pairsmith.core.columns import columns, left, right
+
 
 def results_table(figures: Mapping[str, Any]) -> str:
     """``figures`` as a plain table with a line for each figure."""
@@ -12,10 +14,10 @@ def results_table(figures: Mapping[str, Any]) -> str:
 
 def plain_table(lines: Sequence[Sequence[str]]) -> str:
     """Lines of equally many cells as text, the first column left-aligned and the others right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(columns, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            text.rjust(width) if column else text.ljust(width)
+            right(text, width) if column else left(text, width)
             for column, (text, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines

@@ -7,7 +7,7 @@ place of True and False.
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sized
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -35,7 +35,8 @@ def check_loaded(value: object, name: str, attribute: str, loader: str) -> None:
     expected = f"{name} must be what pairsmith.{loader} returns"
     if isinstance(value, str | Path):
         raise SettingsError(f"{expected}, not a name: give pairsmith.{loader}({str(value)!r})")
-    raise SettingsError(f"{expected}; it is {_kind(value)}")
+    inside = "; give its model" if hasattr(getattr(value, "model", None), attribute) else ""
+    raise SettingsError(f"{expected}; it is {_kind(value)}{inside}")
 
 
 def check_progress(progress: object) -> None:
@@ -104,6 +105,11 @@ def checked_texts(texts: Iterable[T], name: str, *others: type) -> list[T]:
     items = _items(texts, name, "texts")
     for index, item in enumerate(items):
         if not isinstance(item, (str, *others)):
+            # What pandas has in place of a missing text.
+            if (isinstance(item, float) and math.isnan(item)) or type(item).__name__ == "NAType":
+                raise InputError(
+                    f"{name}[{index}] is a missing value ({item}); leave it out, as with Series.dropna()"
+                )
             raise InputError(f"{name} must be a list of texts; {name}[{index}] is {_kind(item)}")
         if isinstance(item, str):
             _check_unicode(item, f"{name}[{index}]")
@@ -128,8 +134,13 @@ def checked_pairs(pairs: Iterable[T], name: str) -> list[T]:
     items = _items(pairs, name, "pairs of texts")
     for index, pair in enumerate(items):
         if not (isinstance(pair, tuple | list) and [isinstance(text, str) for text in pair] == [True, True]):
+            texts = [field.name for field in fields(pair) if field.type is str] if is_dataclass(pair) else []
+            texts = [text for text in texts if not text.endswith("id")]
+            kind = f"{pair!r:.60}"
+            if len(texts) == 2:
+                kind = f"{_kind(pair)}; give ({', '.join(f'row.{text}' for text in texts)}) of each row"
             raise InputError(
-                f"{name} must be a list of pairs of texts, (query, positive); {name}[{index}] is {pair!r:.60}"
+                f"{name} must be a list of pairs of texts, (query, positive); {name}[{index}] is {kind}"
             )
         for text in pair:
             _check_unicode(text, f"a text of {name}[{index}]")
@@ -184,10 +195,24 @@ def _items(values: Iterable[T], name: str, plural: str) -> list[T]:
     # A mapping would give its keys, and a table the names of its columns.
     is_table = hasattr(values, "columns")
     if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes) or is_table:
-        column = "; give one of its columns" if is_table and plural == "texts" else ""
-        raise InputError(f"{name} must be a list of {plural}; it is {_kind(values)}{column}")
+        raise InputError(
+            f"{name} must be a list of {plural}; it is {_kind(values)}{_instead(values, plural)}"
+        )
     # An array or a column of Arrow would give its own scalars, which are no texts.
     return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+
+
+def _instead(values: object, plural: str) -> str:
+    """The end of the message about ``values`` that are no list: what to give instead; empty if unknown."""
+    if hasattr(values, "columns"):
+        if plural == "texts":
+            return "; give one of its columns"
+        if plural == "pairs of texts":
+            return "; give zip(…) of two of its columns"
+        row_class = plural.partition(" ")[0][:-1]
+        return f'; give [{row_class}(**record) for record in frame.to_dict("records")]'
+    lists = [part for part in ("rows", "train") if isinstance(getattr(values, part, None), list)]
+    return f"; give its {lists[0]}" if lists else ""
 
 
 def _kind(value: object) -> str:

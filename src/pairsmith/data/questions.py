@@ -93,8 +93,8 @@ class GeneratedQuestion:
         """
         if self.starts is None or self.ends is None:
             raise InputError(
-                f"question {self.id}: has no distributions of a teacher; make them with relabel, or set "
-                "labels to answers, to learn from its answer"
+                f"question {self.id}: has no distributions of a teacher; make them with relabel (in "
+                "Python: label_questions), or set labels to answers, to learn from its answer"
             )
         return self.starts, self.ends
 

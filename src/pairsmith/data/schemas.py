@@ -118,7 +118,9 @@ class Reject:
 
         A text of more than ``LONGEST_REJECTED`` characters, also in a list, is cut to its beginning.
         """
-        return cls(id, filter, reason, json.dumps(_cut_texts(dict(row)), ensure_ascii=False, sort_keys=True))
+        # ``default``: a date is written as text
+        data = json.dumps(_cut_texts(dict(row)), ensure_ascii=False, sort_keys=True, default=str)
+        return cls(id, filter, reason, data)
 
 
 def _cut_texts(value: Any) -> Any:

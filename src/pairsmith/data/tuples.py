@@ -63,12 +63,12 @@ def _example(
         blank = names[1] if query else names[0]
         raise InputError(f"{where}: {blank} is blank; give both texts or drop the row")
     negatives = _negatives(row, where)
-    scores = _scores(row, len(negatives), where) if scored else ()
     kept = [number for number, text in enumerate(negatives) if text]
     if scored and not kept:
         raise InputError(
             f"{where}: the row has no negative, whose score could be learned; add one or drop the row"
         )
+    scores = _scores(row, len(negatives), where) if scored else ()
     return RetrievalExample(
         query,
         with_title(title, positive) if isinstance(title, str) else positive,
@@ -89,7 +89,7 @@ def _negatives(row: Columns, where: str) -> list[str]:
 
 
 def _scores(row: Columns, negatives: int, where: str) -> tuple[float, ...]:
-    """The scores of the positive and of each negative."""
+    """The scores of the positive and of each of one or more negatives."""
     columns = {name: numbers for name in _SCORES if (numbers := _numbers(row.get(name), name, where))}
     if not columns:
         raise InputError(f"{where}: the row has no scores; expected a column scores, score or label")

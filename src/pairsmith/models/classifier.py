@@ -6,7 +6,7 @@ names of the k labels, and ``trained-on.txt`` with a fingerprint of each trainin
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,10 @@ class TextClassifier:
     trained_on: frozenset[str] = frozenset()
     by_names: bool = False
 
+    def __repr__(self) -> str:
+        """The labels, without the encoder's layers and the weights."""
+        return f"{type(self).__name__}({len(self.labels)} labels: {', '.join(self.labels)})"
+
     def scores(
         self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
     ) -> Float32s:
@@ -82,10 +86,20 @@ class TextClassifier:
         probabilities: Float32s = powers / powers.sum(axis=1, keepdims=True)
         return probabilities
 
-    def predict(self, texts: Sequence[str]) -> list[str]:
+    def predict(self, texts: Iterable[str]) -> list[str]:
         """The predicted label of each of n texts, none of which is blank; n may be 0."""
         texts = checked_texts(texts, "texts")
         return [self.labels[best] for best in self.scores(texts).argmax(axis=1).tolist()] if texts else []
+
+    def save(self, folder: str | Path) -> None:
+        """Save the classifier into a folder for ``load_classifier``; ``SentenceTransformer`` opens it too."""
+        save_sentence_encoder(self.encoder, Path(folder))
+        head = {"weight": np.ascontiguousarray(self.weight), "bias": np.ascontiguousarray(self.bias)}
+        save_file(head, str(Path(folder) / CLASSIFIER_FILE))
+        described = {"labels": list(self.labels), "normalize_embeddings": True}
+        text = json.dumps(described, ensure_ascii=False, indent=1) + "\n"
+        (Path(folder) / LABELS).write_text(text, encoding="utf-8")
+        write_trained_on(Path(folder), self.trained_on)
 
 
 def text_unit_vectors(
@@ -161,12 +175,7 @@ def check_choice(model: str, names: Mapping[str, Sequence[str]]) -> None:
 
 def save_classifier(classifier: TextClassifier, out: Path, card: str) -> None:
     """Save a classifier and its card in the folder ``out``."""
-    save_sentence_encoder(classifier.encoder, out)
-    head = {"weight": classifier.weight, "bias": classifier.bias}
-    save_file({name: np.ascontiguousarray(value) for name, value in head.items()}, str(out / CLASSIFIER_FILE))
-    described = {"labels": list(classifier.labels), "normalize_embeddings": True}
-    (out / LABELS).write_text(json.dumps(described, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    write_trained_on(out, classifier.trained_on)
+    classifier.save(out)
     (out / "README.md").write_text(card, encoding="utf-8")
 
 
@@ -181,7 +190,7 @@ def load_classifier(
     """Load a text classifier: a sentence encoder with a linear head (D14).
 
     Args:
-        model: a folder that ``train-classifier`` wrote.
+        model: a folder that ``train-classifier`` or a classifier's ``save`` wrote.
         device: as for ``load_encoder``.
         dtype: number format of the encoder's weights, as for ``load_encoder``; the head's are float32.
         max_length: the longest text in tokens, including special tokens; it is limited by the encoder's

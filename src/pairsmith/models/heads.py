@@ -1,12 +1,13 @@
 """Loads models of transformers with a head for a task; the head is loaded, too, or random, to be trained."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 import torch
 from torch import Tensor
 
+from pairsmith.core.arguments import check_not_empty, checked_texts
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_files import META, pick_device, pick_dtype, unsaid
 from pairsmith.core.model_names import DtypeName, resolve_model
@@ -53,12 +54,23 @@ class TextModel:
     tokenizer: Any
     max_length: int  # the length of the longest input in tokens, including special tokens
 
-    def features(self, *texts: Sequence[str]) -> Mapping[str, Tensor]:
+    def __repr__(self) -> str:
+        """The class and name of the model, without its layers."""
+        name = getattr(self.model.config, "_name_or_path", "")
+        return f"{type(self).__name__}({type(self.model).__name__} {name!r}, max_length={self.max_length})"
+
+    def features(self, *texts: Iterable[str]) -> Mapping[str, Tensor]:
         """Model inputs for n texts, or n pairs as two sequences: padded tensors, ``(n, longest)`` int64.
 
         Texts are truncated to ``max_length`` tokens. Of a pair the longer text is truncated first.
+
+        Raises:
+            InputError: there are no texts, or a single one that is in no list.
         """
-        features: Mapping[str, Tensor] = self.tokenized(*texts, padding=True, return_tensors="pt")
+        sides = [checked_texts(side, "texts") for side in texts]
+        for side in sides:
+            check_not_empty(side, "texts", "text")
+        features: Mapping[str, Tensor] = self.tokenized(*sides, padding=True, return_tensors="pt")
         return features
 
     def token_counts(self, *texts: Sequence[str]) -> list[int]:

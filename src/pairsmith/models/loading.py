@@ -1,5 +1,6 @@
 """Functions that the loaders of models share: locating a model's files, one-line errors, and padding."""
 
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,11 +18,15 @@ from pairsmith.core.model_names import not_on_hub, resolve_model
 warnings.filterwarnings("ignore", message="`past_key_values` is deprecated", category=FutureWarning)
 
 
+_LOADING = threading.RLock()
+
+
 @contextmanager
 def opened(model: str, fault: str, *, modular: bool = False) -> Iterator[tuple[str, bool]]:
     """A context in which to load ``model``; yields its folder or Hub id, and whether it is a folder.
 
     Inside the context libraries show no progress bars, and their exceptions are converted to ``ModelError``.
+    Other threads that load a model wait, as transformers changes settings of the process while it loads one.
 
     Args:
         model: the name of the model.
@@ -35,7 +40,7 @@ def opened(model: str, fault: str, *, modular: bool = False) -> Iterator[tuple[s
         check_folder = check_module_folder if is_modular else check_model_folder
         check_folder(Path(where), model)
     try:
-        with quiet_loading(local=local), nullcontext() if local else hub_or_cache():
+        with _LOADING, quiet_loading(local=local), nullcontext() if local else hub_or_cache():
             yield where, local
     except ModelError:
         raise

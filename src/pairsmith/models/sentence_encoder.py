@@ -72,7 +72,7 @@ def load_sentence_encoder(
         raise ModelError(f"model {model}: GloVe vectors can be evaluated, but not loaded as a transformer")
     device = pick_device(device)
     number_format = getattr(torch, pick_dtype(dtype, device))
-    with _complete(model), opened(model, "cannot be loaded ({})", modular=True) as (where, local), seeded(0):
+    with opened(model, "cannot be loaded ({})", modular=True) as (where, local), _complete(model), seeded(0):
         encoder = _load(where, pooling, device, number_format, local=local)
         if layers is not None:
             _keep_layers(encoder, layers, model)
@@ -96,8 +96,12 @@ _OLD_POOLING = {
 }
 """The settings that say, in versions before 6, which ways of pooling are used."""
 
-_OF_TEXTS = {"text", "message"}
-"""What a transformer for texts reads; versions before 6 find out by themselves."""
+_OLD_TRANSFORMER = {
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings",
+}
+"""The settings of a transformer that does what it does in versions before 6, without a chat template."""
 
 _OLD_DENSE = ("in_features", "out_features", "bias", "activation_function")
 
@@ -123,18 +127,23 @@ def save_sentence_encoder(encoder: SentenceTransformer, out: Path) -> None:
 
 
 def _old_settings(module: torch.nn.Module) -> dict[str, dict[str, Any]]:
-    """The settings of a module by their file, as versions before 6 save them; empty if these cannot."""
-    if isinstance(module, Transformer) and module.transformer_task == "feature-extraction":
+    """The settings of a module by their file, as versions before 6 save them; empty if these cannot.
+
+    A setting that the old ones do not have would be lost, and the saved encoder would give other vectors.
+    """
+    if isinstance(module, Transformer) and module.get_config_dict() == _OLD_TRANSFORMER:
         length = {"max_seq_length": module.max_seq_length, "do_lower_case": module.do_lower_case}
-        return {"sentence_bert_config.json": length} if _OF_TEXTS.issuperset(module.modalities) else {}
+        return {"sentence_bert_config.json": length}
     if isinstance(module, Pooling):
         modes = module.pooling_mode if isinstance(module.pooling_mode, tuple) else (module.pooling_mode,)
         flags = {name: mode in modes for mode, name in _OLD_POOLING.items()}
         width = {"word_embedding_dimension": module.embedding_dimension}
         return {"config.json": {**width, **flags, "include_prompt": module.include_prompt}}
-    if isinstance(module, Dense) and not module.use_residual:
+    if isinstance(module, Dense):
         settings = module.get_config_dict()
-        return {"config.json": {name: settings[name] for name in _OLD_DENSE}}
+        old = {name: settings.pop(name) for name in _OLD_DENSE}
+        if set(settings.values()) == {"sentence_embedding"}:  # no residual, and no vectors of tokens
+            return {"config.json": old}
     return {}
 
 

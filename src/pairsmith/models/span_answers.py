@@ -1,6 +1,6 @@
 """Question answering with a span encoder: each passage is encoded once for all its questions (Q4, Q7)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -87,8 +87,8 @@ def text_vectors(
 
 def answer_with_span_encoder(
     encoder: SpanEncoder,
-    questions: Sequence[str],
-    contexts: Sequence[str],
+    questions: Iterable[str],
+    contexts: Iterable[str],
     *,
     max_answer_tokens: int = ANSWER_TOKENS,
     advance: Callable[[int], None] = lambda _: None,

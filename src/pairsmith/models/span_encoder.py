@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from pairsmith.core.arguments import check_flag, model_name
-from pairsmith.core.errors import ModelError
+from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.model_names import resolve_model
 from pairsmith.models.encode import moved
@@ -37,6 +37,10 @@ class SpanEncoder:
     tokens: TokenEncoder
     heads: SpanHeads
 
+    def __repr__(self) -> str:
+        """The encoder's name, without its layers."""
+        return f"{type(self).__name__}({self.tokens!r})"
+
     def cut(self, tokens: int) -> "SpanEncoder":
         """The same encoder with texts truncated to ``tokens`` tokens."""
         return SpanEncoder(replace(self.tokens, max_length=min(tokens, self.tokens.max_length)), self.heads)
@@ -45,7 +49,15 @@ class SpanEncoder:
         """The token vectors r(c) of n texts (Q4): ``(n, longest, d)`` in the model's dtype.
 
         ``features`` are what ``tokens.features`` returns for the texts; padding has vectors, too.
+
+        Raises:
+            InputError: ``features`` are something else, such as the texts themselves.
         """
+        if not isinstance(features, Mapping):
+            raise InputError(
+                "features must be what the student's tokens.features(texts) returns; they are of the type "
+                f"{type(features).__name__}"
+            )
         inputs = moved(features, self.tokens.model.device)
         vectors: Tensor = self.tokens.model(**inputs).last_hidden_state
         return vectors

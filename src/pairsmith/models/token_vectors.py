@@ -1,6 +1,6 @@
 """Token encoders, which compute a vector for each token of a text, at any of their layers (Q4, Q8)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pairsmith.core.arguments import checked_texts
 from pairsmith.core.errors import ModelError
 from pairsmith.models.encode import moved
 from pairsmith.models.heads import Loading, TextModel, load_with_head, written_by
@@ -24,8 +25,10 @@ class TokenEncoder(TextModel):
         """The number of layers. The vectors of layer 0 are the input of the first layer."""
         return int(self.model.config.num_hidden_layers)
 
-    def text_tokens(self, texts: Sequence[str]) -> list["TextTokens"]:
+    def text_tokens(self, texts: Iterable[str]) -> list["TextTokens"]:
         """For each text, the tokens of its ``features`` that are ordinary text, and their offsets."""
+        if not (texts := checked_texts(texts, "texts")):
+            return []
         encoded = self.tokenized(texts, return_offsets_mapping=True)
         return [
             _text_tokens(text, encoded.sequence_ids(row), encoded["offset_mapping"][row])

@@ -241,7 +241,7 @@ def _columns(card: Card, schema: pa.Schema) -> str:
 
 def _labels(folder: DatasetFolder, schema: pa.Schema) -> str:
     column = next((name for name in ("score", "label") if name in schema.names), None)
-    if column is None or not folder.rows:
+    if column is None or not folder.rows or pa.types.is_nested(schema.field(column).type):
         return ""
     values = pa.concat_tables([folder.table(split, [column]) for split in folder.splits])[column]
     counts = {entry["values"]: entry["counts"] for entry in values.value_counts().to_pylist()}

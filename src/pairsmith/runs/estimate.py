@@ -26,11 +26,16 @@ class Estimate:
     sample: pa.Table | None = None  # some of the rows that it would make
     workers: int = 1  # the number of workers in the settings
     worker_memory: int = 0  # bytes that one of several workers needs
+    base: str = ""  # the model that a training starts from, which stands in for the trained one
     starting: float = 0.0  # seconds to load the libraries
     encoding: float = 0.0  # seconds of the run time in which a corpus is encoded
     vectors: str = ""  # what decides the vectors of this corpus that the step keeps; empty if it keeps none
 
-    def with_kept_vectors(self, share: float = 1.0) -> Self:
+    def rows_of(self, split: str | None = None) -> int:
+        """The number of rows of a split, or of all splits."""
+        return sum(self.rows.values()) if split is None else self.rows.get(split, 0)
+
+    def with_kept_vectors(self, share: float) -> Self:
         """The estimate if an earlier step or run keeps this share of the corpus's vectors, 0 to 1.
 
         These vectors are only read.

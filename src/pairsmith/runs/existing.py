@@ -32,7 +32,7 @@ from pairsmith.runs.claim import Run
 from pairsmith.runs.folder import JOURNAL, REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.journal import Journal, read_run
-from pairsmith.runs.ranks import rank_folders
+from pairsmith.runs.ranks import is_rank_folder, rank_folders
 from pairsmith.runs.storage import clear_temporary, storage_errors
 
 
@@ -60,8 +60,8 @@ def entries_of(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
 
 def has_saved_parts(out: Place) -> bool:
     """Whether ``out`` contains folders for parts of the work (``mapped.start_part``) with a saved shard."""
-    parts = (folder for folder in inside(out) if is_folder(folder) and size_of(folder / MANIFEST) is not None)
-    return any(_has_shards(part) for part in parts)
+    folders = (folder for folder in inside(out) if is_folder(folder) and not is_rank_folder(folder))
+    return any(_has_shards(folder) for folder in folders if size_of(folder / MANIFEST) is not None)
 
 
 def _has_shards(part: Place) -> bool:

@@ -3,21 +3,24 @@
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Self, TypeVar, overload
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairsmith.core.arguments import checked_whole_number
-from pairsmith.core.errors import DamagedError, FolderError, first_line, known_names_hint
+from pairsmith.core.errors import DamagedError, FolderError, known_names_hint
 from pairsmith.core.folder_kinds import folder_kind
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, several, size_of
-from pairsmith.data.sources import missing, open_parquet
+from pairsmith.data.schemas import REJECT
+from pairsmith.data.sources import missing
 from pairsmith.data.splits import Say, split_of, to_train_on
+from pairsmith.runs.parquet import check_columns, checked, in_words, open_shard
 from pairsmith.runs.provenance import Provenance
 
 FORMAT = 2
@@ -176,6 +179,11 @@ class DatasetFolder:
     path: Place
     manifest: Manifest
 
+    def __repr__(self) -> str:
+        """The folder, the step that wrote it, and its numbers of rows, without the whole manifest."""
+        rows = ", ".join(f"{number:,} rows in {name}" for name, number in self.split_rows.items())
+        return f"{type(self).__name__}({str(self.path)!r}, {self.manifest.step}: {rows or 'no rows'})"
+
     @classmethod
     def open(cls, path: str | Place) -> Self:
         """Open the finished dataset folder ``path``; raises ``FolderError`` if it is not one."""
@@ -194,7 +202,13 @@ class DatasetFolder:
                 f"{path} is unfinished; rerun the command that writes it ({manifest.step}), "
                 "which continues where it stopped"
             )
-        return cls(path, manifest)
+        folder = cls(path, manifest)
+        if not folder.splits:
+            raise FolderError(
+                f"{path / MANIFEST} lists no files with rows; run the command that wrote it "
+                f"({manifest.step}) again"
+            )
+        return folder
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -205,7 +219,7 @@ class DatasetFolder:
     @property
     def rows(self) -> int:
         """The number of rows in all splits together, without rejects."""
-        return self.manifest.counts.rows
+        return sum(self.split_rows.values())
 
     @property
     def split_rows(self) -> Mapping[str, int]:
@@ -233,20 +247,18 @@ class DatasetFolder:
             if not files:
                 raise self._no_split(split)
             index = checked_whole_number(number, "each of numbers", most=len(files) - 1)
-            yield read_parquet(self.path / files[index].path, columns)
+            yield self._table(files[index], columns)
 
     def batches(self, split: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The rows of ``split``, at most 5,000 at a time; only the columns ``columns`` if these are given."""
         for file in self._files(split):
-            with _parquet(self.path / file.path) as opened:
-                check_columns(columns, opened, self.path)
+            with self._open(file, columns) as opened:
                 for batch in opened.iter_batches(batch_size=5_000, columns=columns):
-                    yield pa.Table.from_batches([batch])
+                    yield checked(pa.Table.from_batches([batch]))
 
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
-        with _parquet(self.path / self._files(self.splits[0])[0].path) as file:
-            return file.schema_arrow
+        return self._schema
 
     def shard_rows(self, split: str = "train") -> list[int]:
         """The number of rows of ``split`` in each shard."""
@@ -256,7 +268,7 @@ class DatasetFolder:
         """At most ``count`` rows of the first split, from its first file that has rows."""
         count = min(checked_whole_number(count, "count"), self.rows)
         files = [file for file in self._files(self.splits[0]) if file.rows]
-        return read_parquet(self.path / files[0].path).slice(0, count).to_pylist() if files else []
+        return self._table(files[0]).slice(0, count).to_pylist() if files else []
 
     def rejects(self) -> pa.Table:
         """All rejected rows, with the columns id, filter, reason and row."""
@@ -272,8 +284,34 @@ class DatasetFolder:
         return [file for file in self.manifest.shard_files if file.split == split]
 
     def _read(self, split: str, columns: Sequence[str] | None = None) -> pa.Table:
-        paths = [self.path / file.path for file in self._files(split)]
-        return pa.concat_tables(several(lambda path: read_parquet(path, columns), paths))
+        return pa.concat_tables(several(lambda file: self._table(file, columns), self._files(split)))
+
+    def _table(self, file: FileEntry, columns: Sequence[str] | None = None) -> pa.Table:
+        with self._open(file, columns) as opened:
+            return checked(opened.read(columns))
+
+    @contextmanager
+    def _open(self, file: FileEntry, columns: Sequence[str] | None) -> Iterator[Any]:
+        """Open one of the files, with the columns of the first file, and ``columns`` among them."""
+        path, schema = self.path / file.path, REJECT if file.split == REJECTS else self._schema
+        with open_shard(path) as opened:
+            if not opened.schema_arrow.equals(schema):
+                raise FolderError(
+                    f"{path} has the columns {in_words(opened.schema_arrow)}; expected {in_words(schema)}; "
+                    f"run the command that wrote it ({self.manifest.step}) again"
+                )
+            if opened.metadata.num_rows != file.rows:
+                raise FolderError(
+                    f"{path} has {opened.metadata.num_rows:,} rows; {MANIFEST} lists {file.rows:,}; run the "
+                    f"command that wrote it ({self.manifest.step}) again"
+                )
+            check_columns(columns, opened, self.path)
+            yield opened
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        with open_shard(self.path / self._files(self.splits[0])[0].path) as file:
+            return file.schema_arrow
 
 
 def summary(folder: DatasetFolder) -> str:
@@ -289,42 +327,6 @@ def summary(folder: DatasetFolder) -> str:
     shown = ", ".join(f"{number:,} {reason}" for reason, number in reasons[:3])
     rest = ", …" if len(reasons) > 3 else ""
     return f"{wrote} ({counts.rejects:,} not kept: {shown}{rest})"
-
-
-def read_parquet(path: Place, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of one Parquet file; only the columns ``columns`` if these are given."""
-    with _parquet(path) as file:
-        check_columns(columns, file, path)
-        return file.read(columns)
-
-
-def check_columns(columns: object, file: Any, where: Place) -> None:
-    """Raise a ``FolderError`` unless ``columns`` is None or a list of columns, or fields, of a Parquet file.
-
-    pyarrow leaves out columns that a file does not have, and takes a single text for a list of characters.
-    """
-    if columns is None:
-        return
-    if isinstance(columns, str) or not isinstance(columns, Collection):
-        raise FolderError(f"columns must be a list of names of columns, not {columns!r:.60}")
-    fields = [f"{file.schema.column(number).path}." for number in range(len(file.schema.names))]
-    for column in columns:
-        if not any(field.startswith(f"{column}.") for field in fields):
-            hint = known_names_hint(str(column), file.schema_arrow.names)
-            raise FolderError(f"{where} has no column {column!r}; {hint}")
-
-
-@contextmanager
-def _parquet(path: Place) -> Iterator[Any]:
-    with reaching(path, FolderError):
-        try:
-            # Opened as a single file: a reader of data sets would add a column for "name=value" in the path.
-            with open_parquet(path) as file:
-                yield file
-        except (OSError, pa.ArrowException) as error:
-            raise FolderError(
-                f"{path} cannot be read: {first_line(error)}; run the command that wrote it again"
-            ) from error
 
 
 def changed_files(folder: Place, hashes: Mapping[str, str]) -> list[str]:

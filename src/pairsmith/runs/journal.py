@@ -8,6 +8,9 @@ to write one small file completely or not at all: an object store can neither ap
 small, a line costs the same at the end of a long run as at its beginning. If a shard has several lines, the
 last one counts.
 
+Every run writes parts of its own. A process that is stopped just before it adds a line, and loses the folder
+to another one meanwhile, still adds the line when it goes on; so this must not rewrite the other's part.
+
 The journal is kept when the run is finished. ``manifest.json`` then has the same entries; if one of the two
 is damaged, the other is used.
 """
@@ -47,8 +50,7 @@ class Journal:
         journal = cls(out)
         with reaching(out / JOURNAL, StorageError), _without_collections():
             files = _parts(out / JOURNAL)
-            for part, data in zip(files, several(lambda part: part.read_bytes(), files), strict=True):
-                journal._begin(int(part.stem))
+            for data in several(lambda part: part.read_bytes(), files):
                 for line in data.splitlines():
                     try:
                         entry = ShardEntry.model_validate_json(line)
@@ -56,7 +58,7 @@ class Journal:
                         journal.bad += 1
                         continue
                     journal.entries[entry.shard] = entry
-                    journal._lines.append(line)
+            journal._begin_after(files)
         return journal
 
     def save_run(self, manifest: Manifest) -> None:
@@ -67,7 +69,7 @@ class Journal:
         """Add a line for each entry; each part is written once, with all lines that fit into it."""
         while entries:
             if len(self._lines) >= _PART_LINES:
-                self._begin(self._number + 1)
+                self._number, self._lines = self._number + 1, []
             free = _PART_LINES - len(self._lines)
             lines = [entry.model_dump_json(exclude_defaults=True).encode() for entry in entries[:free]]
             write_atomic(self._folder / f"{self._number:05d}.jsonl", b"\n".join([*self._lines, *lines, b""]))
@@ -78,12 +80,13 @@ class Journal:
     def clear(self) -> None:
         """Remove every line."""
         with storage_errors(self._folder):
-            remove_files(_parts(self._folder))
+            parts = _parts(self._folder)
+            remove_files(parts)
         self.entries, self.bad = {}, 0
-        self._begin(0)
+        self._begin_after(parts)
 
-    def _begin(self, number: int) -> None:
-        self._number, self._lines = number, []
+    def _begin_after(self, parts: Sequence[Place]) -> None:
+        self._number, self._lines = int(parts[-1].stem) + 1 if parts else 0, []
 
 
 @contextmanager

@@ -45,12 +45,12 @@ from pairsmith.runs.folder import (
     ShardTotals,
     file_name,
     read_manifest,
-    read_parquet,
     run_of,
 )
 from pairsmith.runs.identity import Identity, only_adds
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.log import log
+from pairsmith.runs.parquet import read_parquet
 from pairsmith.runs.storage import encode_table, hash_bytes, storage_errors, write_atomic, write_json
 
 _SPLIT = re.compile(r"\w+")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from safetensors import SafetensorError
@@ -132,45 +132,34 @@ class KeptVectors:
         return self.folder / f"{digest.hexdigest()}.safetensors"
 
 
-def corpus_vectors(settings: Settings) -> str:
-    """The settings that decide the vectors of a step's corpus, as JSON; empty if the step saves no vectors.
+def kept_share(settings: Settings, before: Before) -> tuple[str, float]:
+    """What a step's plan has to know of the vectors of its corpus.
 
-    If two steps have the same JSON, the second one reads the vectors that the first one saved.
+    Returns:
+        the settings that decide the vectors that the step keeps, as JSON, which is empty if it keeps none;
+        and the share of the vectors, 0 to 1, that an earlier step (``before``) or an earlier run keeps.
     """
-    values = _corpus_values(settings)
-    return canonical_json(values) if values else ""
-
-
-def kept_share(settings: Settings, before: Before) -> float:
-    """The share, 0 to 1, of the texts of a step's corpus whose vectors an earlier run has kept.
-
-    It is 0 if an earlier step, one of ``before``, will make the corpus or the encoder.
-    """
-    values = _corpus_values(settings)
-    if not values or before.keys() & {values["model"], *values["corpus"]}:
-        return 0.0
-    if not is_folder(place(values["vectors"])):
-        return 0.0
+    if not (getattr(settings, "vectors", None) and getattr(settings, "corpus", None)):
+        return "", 0.0
+    if "encoder" in (values := settings.model_dump(mode="json")):
+        values["model"] = values["encoder"]
+    defaults = {"corpus_column": None, "batch_size": 1_024, "batch_tokens": None, "pooling": "default"}
+    defaults |= {"document_prompt": None, "dimensions": None, "shard_size": BLOCK}
+    names = {"vectors", "corpus", "model", "device", "dtype", "max_length", *defaults}
+    values = {name: values.get(name, defaults.get(name)) for name in names}
+    deciding = canonical_json(values)
+    if any(earlier.vectors == deciding for earlier in before.values()):
+        return deciding, 1.0
+    if before.keys() & {values["model"], *values["corpus"]} or not is_folder(place(values["vectors"])):
+        return deciding, 0.0
     folder, sources, column, size = (
         values.pop(name) for name in ("vectors", "corpus", "corpus_column", "shard_size")
     )
     revision, prompt = model_revision(values.pop("model")), values.pop("document_prompt")
     vectors = KeptVectors.of(place(folder), revision, prompt=prompt, **values)
     texts = (row.whole for source in sources for row in read_passages(in_beir(source), column))
-    kept, total = vectors.counts(iter(lambda: list(islice(texts, size)), []))
-    return kept / max(1, total)
-
-
-def _corpus_values(settings: Settings) -> dict[str, Any]:
-    """The settings that decide the vectors of its corpus that a step keeps; empty if the step keeps none."""
-    if not (getattr(settings, "vectors", None) and getattr(settings, "corpus", None)):
-        return {}
-    if "encoder" in (values := settings.model_dump(mode="json")):
-        values["model"] = values["encoder"]
-    defaults = {"corpus_column": None, "batch_size": 1_024, "batch_tokens": None, "pooling": "default"}
-    defaults |= {"document_prompt": None, "dimensions": None, "shard_size": BLOCK}
-    names = {"vectors", "corpus", "model", "device", "dtype", "max_length", *defaults}
-    return {name: values.get(name, defaults.get(name)) for name in names}
+    kept, count = vectors.counts(iter(lambda: list(islice(texts, size)), []))
+    return deciding, kept / max(1, count)
 
 
 def _read(file: Place) -> Float32s | None:

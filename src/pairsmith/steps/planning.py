@@ -1,22 +1,30 @@
-"""Helpers of the plans of several steps: timing of samples, and extrapolation to the whole step."""
+"""What the plans of steps share: some items of a step are timed, and extrapolated to all of them.
 
+A planner reads the first items of its sources (``read_first``), times the step's work on some of them
+(``timed``), and says how many items there are and what one of them takes (``in_shards``). The plan of a step
+without a planner runs the step on some of its rows (``plan_by_slice``).
+"""
+
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from pairsmith.core.arrays import Float32s
+from pairsmith.core.paths import files_below
+from pairsmith.core.progress import Silent
+from pairsmith.core.settings import Settings
 from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_passages
+from pairsmith.data.sources import open_source
+from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
-from pairsmith.steps.classify.settings import ClassifySettings
-from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
-from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.shared import load_options
 
 if TYPE_CHECKING:
@@ -25,6 +33,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+CALIBRATION_TEXTS = 256
+"""Number of texts of a sample that is encoded or judged, and of rows that a step is run on."""
+MOST_SECONDS = 20.0
+"""A run of a step on more rows is not tried if it is likely to take more seconds."""
 NEIGHBOUR_BYTES = 12
 """Size of a saved neighbour, its number and its similarity, in bytes."""
 
@@ -48,37 +60,20 @@ def timed(
     return loaded - begun, (time.monotonic() - loaded) / max(1, len(sample)), result
 
 
-def load_text_encoder(
-    settings: ClassifySettings | EvaluateClassificationSettings,
-) -> Callable[[Sequence[str]], object]:
-    """Load the encoder of a classifier, and return a function that encodes texts.
+def text_encoder(model: str, settings: Any) -> Callable[[Sequence[str]], Float32s]:
+    """Load a sentence encoder as a step's settings say, and return the function that encodes n texts.
 
-    The classifier's head is left out, as it takes little time.
+    The function returns vectors, ``(n, d)`` float32.
     """
     # Imported here, as it takes seconds.
     from pairsmith.models.encode import encode_texts
     from pairsmith.models.sentence_encoder import load_sentence_encoder
 
-    encoder = load_sentence_encoder(settings.model, **load_options(settings))
-    return partial(encode_texts, encoder, batch_size=settings.batch_size)
-
-
-def load_search_encoder(
-    settings: MineSettings | NegativesSettings | FilterQueriesSettings,
-) -> tuple[Callable[[Sequence[str]], Float32s], int, float]:
-    """Load the encoder of a search.
-
-    Returns:
-        a function that encodes texts, the width of the vectors, and the seconds that loading took.
-    """
-    begun = time.monotonic()
-    # Imported here, as it takes seconds.
-    from pairsmith.models.encode import encode_texts
-    from pairsmith.models.sentence_encoder import load_sentence_encoder
-
-    encoder = load_sentence_encoder(settings.encoder, **load_options(settings))
-    encode = partial(encode_texts, encoder, batch_tokens=settings.batch_tokens)
-    return encode, encoder.get_embedding_dimension() or 1, time.monotonic() - begun
+    values = dict(settings)
+    batches: dict[str, Any] = {
+        name: values[name] for name in ("batch_size", "batch_tokens") if name in values
+    }
+    return partial(encode_texts, load_sentence_encoder(model, **load_options(settings)), **batches)
 
 
 def search_seconds(
@@ -103,42 +98,55 @@ def evenly_spaced(items: Sequence[T], count: int) -> Sequence[T]:
     return items[:: max(1, len(items) // count)]
 
 
-def first_items(items: Iterable[T], most: int) -> tuple[list[T], int]:
-    """The first ``most`` items, and the number of all items."""
-    remaining = iter(items)
-    first = list(islice(remaining, most))
-    return first, len(first) + sum(1 for _ in remaining)
+def read_first(
+    sources: Iterable[str],
+    read: Callable[[str], Iterable[T]],
+    before: Before,
+    most: int = CALIBRATION_TEXTS,
+    split: str | None = None,
+) -> tuple[list[T], int]:
+    """The first items of each source, and the number of items that all sources will have in the run.
 
-
-def counted(source: str, before: Before, number: int, split: str | None = None) -> int:
-    """The number of items that a source will have in the run.
-
-    ``number`` items were read. A source that exists has no others. If an earlier step will make the source,
-    they were read from a sample of its rows, and the number is scaled to all rows of the step or, if it is
-    given, of ``split``.
+    Args:
+        sources: the sources; of an earlier step's result without a sample, the rows are only counted.
+        read: returns the items of a source.
+        before: the estimates of the earlier steps.
+        most: the largest number of items that are returned from each source.
+        split: as for ``counted``.
     """
-    if source not in before:
-        return number
-    estimate = before[source]
-    rows = _rows_of(estimate, split)
-    sample_rows = 0 if estimate.sample is None else estimate.sample.num_rows
-    return round(number * rows / sample_rows) if sample_rows else rows
+    first, count = list[T](), 0
+    for source in sources:
+        items = iter(() if has_no_sample(source, before) else read(source))
+        own = list(islice(items, most))
+        first += own
+        count += counted(len(own) + sum(1 for _ in items), [source], before, split)
+    return first, count
 
 
-def beyond_samples(sources: Iterable[str], before: Before, split: str | None = None) -> int:
-    """The number of rows that earlier steps will make, minus the rows in the samples that stand in for them.
+def read_first_passages(
+    corpus: Iterable[str], before: Before, most: int = CALIBRATION_TEXTS, column: str | None = None
+) -> tuple[list[str], int]:
+    """``read_first`` of passages, each with its title; sources may be folders in BEIR's layout."""
+    return read_first(
+        corpus, lambda source: (row.whole for row in read_passages(in_beir(source), column)), before, most
+    )
 
-    With a ``split`` the number may be negative, as a sample has rows of all splits.
+
+def counted(number: int, sources: Iterable[str], before: Before, split: str | None = None) -> int:
+    """The number of items that sources will have in the run, ``number`` of which were read.
+
+    Sources that exist have no others. Of what an earlier step will make, a sample of its rows was read: the
+    number is scaled to all its rows or, if it is given, to those of ``split``. If some sources exist, and
+    others do not, the rows beyond the samples are added, as if each were an item.
     """
-    estimates = [before[source] for source in sources if source in before]
-    samples = [estimate.sample for estimate in estimates]
-    rows = sum(_rows_of(estimate, split) for estimate in estimates)
-    return rows - sum(0 if sample is None else sample.num_rows for sample in samples)
-
-
-def _rows_of(estimate: Estimate, split: str | None) -> int:
-    """The estimated number of rows of a split, or of all splits."""
-    return sum(estimate.rows.values()) if split is None else estimate.rows.get(split, 0)
+    there, later = list[str](), list[Estimate]()
+    for source in sources:
+        later.append(before[source]) if source in before else there.append(source)
+    rows = sum(estimate.rows_of(split) for estimate in later)
+    in_samples = sum(len(estimate.sample or ()) for estimate in later)
+    if there or not in_samples:
+        return number + rows - in_samples
+    return round(number * rows / in_samples)
 
 
 def has_no_sample(source: str, before: Before) -> bool:
@@ -146,43 +154,29 @@ def has_no_sample(source: str, before: Before) -> bool:
     return source in before and not before[source].sample
 
 
-def first_passages(
-    corpus: Sequence[str], before: Before, most: int, column: str | None = None
-) -> tuple[list[str], int]:
-    """The first passages of each source, each with its title, and the number of all passages.
-
-    Args:
-        corpus: sources as for ``read_passages``, folders in BEIR's layout, or results of earlier steps; if
-            the estimate of such a step has no sample, its rows are only counted.
-        before: the estimates of the earlier steps.
-        most: the largest number of passages that are returned from each source.
-        column: as for ``read_passages``.
-    """
-    passages, count = list[str](), 0
-    for source in corpus:
-        number = 0
-        if not has_no_sample(source, before):
-            rows = read_passages(in_beir(source), column)
-            first, number = first_items((row.whole for row in rows), most)
-            passages += first
-        count += counted(source, before, number)
-    return passages, count
-
-
-def sharded(
-    *, loading: float, shared: float, size: int, rows: int, shards: int, sample: pa.Table, tokens: int = 0
+def in_shards(
+    sample: pa.Table,
+    rows: int,
+    shards: int,
+    *,
+    loading: float,
+    shared: float,
+    size: int | None = None,
+    tokens: int = 0,
 ) -> Estimate:
     """The estimate for a step that processes independent shards.
 
     Args:
-        loading: the seconds that each worker takes to load the model.
-        shared: the seconds of the work that workers can share.
-        size: the size of all rows in bytes.
+        sample: some of the rows.
         rows: the number of rows.
         shards: the number of shards.
-        sample: some of the rows.
+        loading: the seconds that each worker takes to load the model.
+        shared: the seconds of the work that workers can share.
+        size: the size of all rows in bytes; None: as in the sample.
         tokens: the number of generated tokens.
     """
+    if size is None:
+        size = sample.nbytes * rows // max(1, sample.num_rows)
     return Estimate(
         seconds=loading + shared,
         memory=peak_memory(),
@@ -194,3 +188,63 @@ def sharded(
         worker_memory=peak_memory(),
         sample=sample,
     )
+
+
+def plan_by_slice(
+    work: Callable[[Any, Run], object], rows_setting: str, settings: Settings, before: Before
+) -> Estimate:
+    """Do the work on one row and then on larger and larger slices, and extrapolate from the time per row.
+
+    ``rows_setting`` is the name of the setting whose source is cut into slices.
+    """
+    source = getattr(settings, rows_setting)
+    all_rows = (row for _, row in open_source(source).rows())
+    rows = list(islice(all_rows, CALIBRATION_TEXTS))
+    count = counted(len(rows) + sum(1 for _ in all_rows), [source], before)
+    count = min(count, getattr(settings, "limit", None) or count)
+    rows = rows[:count]
+    if not rows:
+        return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={})
+    name = f"{PurePath(source).stem.removeprefix('@')}.jsonl"  # as errors name the file
+
+    def run_slice(first: int) -> _Trial:
+        """Run the step on the ``first`` rows, in a temporary folder."""
+        with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
+            file, out = Path(folder) / name, Path(folder) / "out"
+            lines = (json.dumps(dict(row), ensure_ascii=False, default=str) for row in rows[:first])
+            file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            begun = time.monotonic()
+            result = work(settings.model_copy(update={rows_setting: str(file)}), Run(out, Silent()))
+            seconds = time.monotonic() - begun
+            table = result.table() if isinstance(result, DatasetFolder) else None
+            return _Trial(first, seconds, sum(f.stat().st_size for f in files_below(out).values()), table)
+
+    first_seconds = run_slice(1).seconds  # also loads the libraries, and the model's files from the disk
+    smallest = largest = run_slice(1)
+    seconds_per_row = bytes_per_row = 0.0
+    next_rows = 2  # at least two slices, so that the time for loading does not count for each row
+    while largest.rows < len(rows) and (
+        largest is smallest or largest.seconds + seconds_per_row * (next_rows - largest.rows) < MOST_SECONDS
+    ):
+        largest = run_slice(min(next_rows, len(rows)))
+        next_rows = 4 * largest.rows
+        difference = largest.rows - smallest.rows
+        seconds_per_row = max(0.0, largest.seconds - smallest.seconds) / difference
+        bytes_per_row = max(0, largest.size - smallest.size) / difference
+    libraries, remaining = max(0.0, first_seconds - smallest.seconds), count - largest.rows
+    return Estimate(
+        seconds=libraries + largest.seconds + remaining * seconds_per_row,
+        memory=peak_memory(),
+        disk=largest.size + round(remaining * bytes_per_row),
+        rows={} if largest.table is None else {"train": largest.table.num_rows * count // largest.rows},
+        sample=largest.table,
+    )
+
+
+class _Trial(NamedTuple):
+    """A run of the step on a slice of its rows."""
+
+    rows: int  # the number of rows in the slice
+    seconds: float  # the duration of the run
+    size: int  # the size of the result on the disk, in bytes
+    table: pa.Table | None  # the rows of the result; None if it is not a dataset folder

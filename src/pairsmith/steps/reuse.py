@@ -12,11 +12,10 @@ from typing import Any, Generic, TypeVar
 from pairsmith.core.errors import FolderError, PairsmithError
 from pairsmith.data.schemas import Reject
 from pairsmith.runs import DatasetFolder, FolderWriter, Run
-from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import REJECTS, check_files, read_manifest
 from pairsmith.runs.identity import Identity, differences
-from pairsmith.runs.mapped import RecordShard, RowsAndRejects, commit_each, shards_left
-from pairsmith.runs.work import Load, Work
+from pairsmith.runs.mapped import RecordShard, RowsAndRejects, shards_left
+from pairsmith.runs.work import Work
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -42,23 +41,9 @@ class WithEarlier(Generic[T, E]):
 ShardWithEarlier = RecordShard[WithEarlier[T, E]]
 
 
-@dataclass(frozen=True, slots=True)
-class Reuse(Generic[T, E]):
-    """The use of an earlier run.
-
-    Attributes:
-        fill: adds what the earlier run made to the records of a shard.
-        merge: makes the rows and rejects of a shard whose items all keep their rows; it needs no model.
-        path: the folder of the earlier run.
-        items: the plural of the items in messages, such as ``passages``.
-        rows: the plural of their rows, such as ``questions``.
-    """
-
-    fill: Callable[[RecordShard[T]], ShardWithEarlier[T, E]]
-    merge: Work[ShardWithEarlier[T, E], RowsAndRejects]
-    path: str
-    items: str
-    rows: str
+def without_earlier(shard: RecordShard[T]) -> ShardWithEarlier[T, Any]:
+    """A shard of which no earlier run made anything."""
+    return RecordShard(shard.number, tuple(map(WithEarlier, shard.records)))
 
 
 def is_complete(run: Run, identity: Identity) -> bool:
@@ -159,48 +144,41 @@ class EarlierRows:
         return self._cached[1]
 
 
-def commit_reusing(
+def commit_kept(
     writer: FolderWriter,
-    load: Load[ShardWithEarlier[T, E], RowsAndRejects],
-    shards: Callable[[Sequence[int]], Iterable[RecordShard[T]]],
+    shards: Callable[[Sequence[int]], Iterable[ShardWithEarlier[T, E]]],
     sizes: Sequence[int],
-    where: ExecutorChoice,
+    merge: Work[ShardWithEarlier[T, E], RowsAndRejects],
     *,
-    reuse: Reuse[T, E] | None,
-    title: str,
+    path: str,
+    items: str,
+    rows: str,
     unit: str,
-    model: str = "",
 ) -> None:
-    """Process the shards that are not finished, as ``commit_each`` does.
+    """Commit the shards whose items all keep the rows of an earlier run, and say how many items keep theirs.
 
-    With ``reuse``, shards whose items all keep their rows are committed first.
+    Args:
+        writer: the folder to write to.
+        shards: returns the shards with these numbers, with what the earlier run made of their items.
+        sizes: the number of records in each of all shards.
+        merge: makes the rows and rejects of a shard whose items all keep their rows; it needs no model.
+        path: the folder of the earlier run.
+        items: the plural of the items in the message, such as ``passages``.
+        rows: the plural of their rows, such as ``questions``.
+        unit: the plural of the records, for the progress bar.
     """
     progress = writer.run.progress
-    fill: Callable[[RecordShard[T]], ShardWithEarlier[T, E]] = reuse.fill if reuse else _without_earlier
-
-    def filled(numbers: Sequence[int]) -> Iterable[ShardWithEarlier[T, E]]:
-        return map(fill, shards(numbers))
-
-    if reuse:
-        kept = total = 0
-        numbers, done, count = shards_left(writer, sizes)
-        with progress.task("look for earlier rows", count, unit) as bar:
-            bar.skip(done)
-            for shard in filled(numbers):
-                left = sum(record.left for record in shard.records)
-                of_shard = sum(len(record.earlier) for record in shard.records)
-                kept, total = kept + of_shard, total + of_shard + left
-                if not left:
-                    rows, rejects = reuse.merge(shard, lambda _: None)
-                    writer.commit(shard.number, {"train": rows}, rejects)
-                bar.advance(len(shard.records))
-        if total:
-            progress.say(
-                f"{kept:,} of {total:,} {reuse.items} to do are as in {reuse.path} and keep their "
-                f"{reuse.rows}"
-            )
-    commit_each(writer, load, filled, sizes, where, title=title, unit=unit, model=model)
-
-
-def _without_earlier(shard: RecordShard[T]) -> ShardWithEarlier[T, Any]:
-    return RecordShard(shard.number, tuple(map(WithEarlier, shard.records)))
+    kept = total = 0
+    numbers, done, count = shards_left(writer, sizes)
+    with progress.task("look for earlier rows", count, unit) as bar:
+        bar.skip(done)
+        for shard in shards(numbers):
+            left = sum(record.left for record in shard.records)
+            kept_in_shard = sum(len(record.earlier) for record in shard.records)
+            kept, total = kept + kept_in_shard, total + kept_in_shard + left
+            if not left:
+                made, rejects = merge(shard, lambda _: None)
+                writer.commit(shard.number, {"train": made}, rejects)
+            bar.advance(len(shard.records))
+    if total:
+        progress.say(f"{kept:,} of {total:,} {items} to do are as in {path} and keep their {rows}")

@@ -1,17 +1,28 @@
 """Helpers of several steps: hashes and checks of sources, error messages, options for loading models."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypedDict, TypeVar
+from typing import Any, Protocol, TypedDict, TypeVar
 
-from pairsmith.core.errors import ModelError, SettingsError, UserError
+import pyarrow as pa
+
+from pairsmith.core.errors import InputError, ModelError, SettingsError, UserError
 from pairsmith.core.model_names import DtypeName
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.data.readers import NAME_TEXTS
+from pairsmith.data.schemas import ANSWERS
 from pairsmith.runs import Run, hash_source, refuse_source
 
 S = TypeVar("S", bound=Settings)
 
+
+_READ_TOO = {
+    pa.string(): pa.large_string(),
+    pa.float64(): pa.float32(),
+    ANSWERS: pa.struct([ANSWERS.field("text"), ("answer_start", pa.list_(pa.int64()))]),
+}
+"""Types that other programs write in place of those on the left, and that steps read, too."""
 
 SourceNames = str | Sequence[str] | None
 """The value of a setting that names one source, several, or perhaps none."""
@@ -49,6 +60,43 @@ def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str],
                 replacement for source in value if (replacement := change(name, source)) is not None
             ]
     return settings.model_copy(update=changes)
+
+
+def check_rows(schema: pa.Schema, tables: Iterable[pa.Table], needed: pa.Schema, source: str) -> None:
+    """Raise an ``InputError`` unless all rows have a value of the right type in each column of ``needed``.
+
+    The rows that a step wrote have; but a folder's files may be edited, or written by another program.
+
+    Args:
+        schema: the columns of the rows.
+        tables: the rows; only the columns of ``needed`` are looked at.
+        needed: the columns that are needed, with their types.
+        source: the name of the rows' source, for the error.
+    """
+    for column in needed:
+        if column.name not in schema.names:
+            raise InputError(
+                f"{source} has no column {column.name!r}, which is needed; it has: {', '.join(schema.names)}"
+            )
+        own = schema.field(column.name).type
+        if own not in (column.type, _READ_TOO.get(column.type)):
+            raise InputError(
+                f"{source}: the column {column.name} has the type {own}, expected {column.type}; convert it, "
+                "or run the command that wrote the folder again"
+            )
+    missing = Counter[str]()
+    for table in tables:
+        for name in needed.names:
+            missing[name] += table[name].null_count
+            if needed.field(name).type == ANSWERS:
+                missing[name] += sum(map(_lacks_text, table[name].drop_null().to_pylist()))
+    for name, count in missing.items():
+        if count:
+            raise InputError(f"{source}: {count:,} rows have no value in the column {name}; drop them first")
+
+
+def _lacks_text(answers: Mapping[str, Any]) -> bool:
+    return not answers["text"] or answers["text"][0] is None
 
 
 def naming_texts(setting: str) -> str:

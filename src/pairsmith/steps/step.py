@@ -38,9 +38,9 @@ class Step:
     checks: Mapping[str, Callable[[str], object]] = field(default_factory=dict)
     # The function that returns an ``Estimate``. It is called with settings that name existing sources, and
     # with the estimates of earlier steps, by the names of the sources that stand in for their results
-    # (``stand_ins``). Empty with ``planned_rows_setting``, and if ``work`` has a method ``plan``.
+    # (``plan_step``). By default, it is the method ``plan`` of ``work``, or ``plan_NAME`` beside it.
     plan: str = ""
-    # The setting that names the rows on some of which a plan runs the step, to extrapolate.
+    # Instead of such a function: the setting that names the rows on some of which a plan runs the step.
     planned_rows_setting: str = ""
     # Commands that users may run next. {out} and {names of settings} are replaced by the step's values.
     next_commands: tuple[str, ...] = ()
@@ -83,10 +83,13 @@ class Step:
         """The function that estimates the cost of the step."""
         planner: Callable[..., Estimate]
         if self.planned_rows_setting:
-            plan_by_slice = imported("pairsmith.steps.slice_plan:plan_by_slice")
+            plan_by_slice = imported("pairsmith.steps.planning:plan_by_slice")
             planner = partial(plan_by_slice, self.run, self.planned_rows_setting)
+        elif self.plan:
+            planner = imported(self.plan)
         else:
-            planner = imported(self.plan) if self.plan else imported(str(self.work)).plan
+            beside = str(self.work).replace(":", ":plan_")
+            planner = getattr(self.function(), "plan", None) or imported(beside)
         return planner
 
     def all_checks(self) -> Mapping[str, Callable[[str], object]]:

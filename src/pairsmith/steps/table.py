@@ -66,7 +66,6 @@ STEPS: StepTable = {
         PostprocessSettings,
         "pairsmith.steps.generate.postprocess:postprocess",
         "Clean, smooth and split generated rows; add negatives.",
-        plan="pairsmith.steps.generate.plan:plan_postprocess",
         next_commands=("pairsmith report --data {out} --out {out}-page",),
     ),
     "train-encoder": Step(
@@ -79,7 +78,6 @@ STEPS: StepTable = {
         TrainClassifierSettings,
         "pairsmith.steps.training.classifier:train_classifier",
         "Train a classifier on labelled texts.",
-        plan="pairsmith.steps.training.classifier:plan_train_classifier",
         next_commands=(
             "pairsmith evaluate classification --model {out} --data LABELLED.tsv --out {out}-measured",
             "pairsmith classify --model {out} --data TEXTS.txt --out {out}-labels",
@@ -89,7 +87,6 @@ STEPS: StepTable = {
         ClassifySettings,
         "pairsmith.steps.classify.route:classify",
         "Label texts with a text classifier.",
-        plan="pairsmith.steps.classify.route:plan_classify",
         next_commands=("pairsmith export --data {out} --form csv --out {out}-table",),
     ),
     "train-biencoder": Step(
@@ -118,13 +115,11 @@ STEPS: StepTable = {
         FilterSettings,
         "pairsmith.steps.mine.filter:filter_pairs",
         "Keep the pairs that a model ranks highest.",
-        plan="pairsmith.steps.mine.plan:plan_filter",
     ),
     "rewrite": Step(
         RewriteSettings,
         "pairsmith.steps.mine.rewrite:rewrite",
         "Have a model rewrite questions or summaries.",
-        plan="pairsmith.steps.mine.plan:plan_rewrite",
     ),
     "train-reader": Step(
         TrainReaderSettings,
@@ -160,7 +155,6 @@ STEPS: StepTable = {
         RelabelSettings,
         "pairsmith.steps.questions.relabel:relabel",
         "Have a teacher predict the answers to questions.",
-        plan="pairsmith.steps.questions.plan:plan_relabel",
         next_commands=("pairsmith infuse --data {out} --base ENCODER --out {out}-student",),
     ),
     "infuse": Step(
@@ -172,7 +166,6 @@ STEPS: StepTable = {
         ChunkSettings,
         "pairsmith.steps.retrieval.chunk:chunk",
         "Cut documents into chunks for retrieval.",
-        plan="pairsmith.steps.retrieval.plan:plan_chunk",
         next_commands=(
             "pairsmith queries --chunks {out} --out {out}-queries",
             "pairsmith ask --inputs {out} --model GENERATOR --out {out}-asked",
@@ -182,21 +175,18 @@ STEPS: StepTable = {
         QueriesSettings,
         "pairsmith.steps.retrieval.queries:write_queries",
         "Write search queries for chunks of documents.",
-        plan="pairsmith.steps.retrieval.plan:plan_queries",
         next_commands=("pairsmith filter-queries --queries {out} --corpus {chunks} --out {out}-kept",),
     ),
     "filter-queries": Step(
         FilterQueriesSettings,
         "pairsmith.steps.retrieval.filter_queries:filter_queries",
         "Keep queries that lead back to their chunk.",
-        plan="pairsmith.steps.retrieval.plan:plan_filter_queries",
         checks={"encoder": check_name, "judge": check_name},
     ),
     "negatives": Step(
         NegativesSettings,
         "pairsmith.steps.negatives.route:negatives",
         "Find hard negatives for pairs of a query and a positive.",
-        plan="pairsmith.steps.negatives.plan:plan_negatives",
         checks={"encoder": check_name, "judge": check_name},
     ),
     "train-retriever": Step(
@@ -212,7 +202,6 @@ STEPS: StepTable = {
         EvaluateStsSettings,
         "pairsmith.steps.evaluate.sts:evaluate_sts",
         "Evaluate a sentence encoder on semantic textual similarity.",
-        plan="pairsmith.steps.evaluate.sts:plan_evaluate_sts",
         checks={"against": _check_folder},
         figures=("SUITE.all", "SUITE.mean", "SUITE.pairs", "SUITE.trained_on", "SUITE.subsets.SUBSET"),
     ),
@@ -227,7 +216,6 @@ STEPS: StepTable = {
         EvaluateRetrievalSettings,
         "pairsmith.steps.evaluate.retrieval:evaluate_retrieval",
         "Evaluate how well a model ranks documents for queries: nDCG@10 and more, ×100.",
-        plan="pairsmith.steps.evaluate.retrieval:plan_evaluate_retrieval",
         checks={"model": check_retriever_name, "against": _check_folder},
         next_commands=("pairsmith search --model {model} --corpus {corpus}",),
         figures=(
@@ -239,7 +227,6 @@ STEPS: StepTable = {
         EvaluateMtebSettings,
         "pairsmith.steps.evaluate.mteb:evaluate_mteb",
         "Evaluate a sentence encoder on tasks of the package mteb.",
-        plan="pairsmith.steps.evaluate.mteb:plan_evaluate_mteb",
         figures=("mean", "tasks.TASK.main", "tasks.TASK.splits.SPLIT.SUBSET"),
     ),
     "evaluate-qa": Step(
@@ -305,6 +292,5 @@ STEPS: StepTable = {
         MixSettings,
         "pairsmith.steps.mix.route:mix",
         "Combine the rows of several data sets into one.",
-        plan="pairsmith.steps.mix.route:plan_mix",
     ),
 }

@@ -16,21 +16,36 @@ def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
     those of other folders there are no meanings. A score that ``postprocess`` has smoothed has the meaning of
     the original score.
     """
-    task = settings.get("task")
-    labels = task.get("labels", []) if isinstance(task, Mapping) else []
     by_name: dict[Any, str] = {}
-    for label in labels:
+    for label in labels_of_task(settings):
         more = label.get("more_instructions") or ()
         others = f" (one of {len(more) + 1} instructions)" if more else ""
         by_name[label["name"]] = _meaning(str(label["instruction"])) + others
     meanings = {label_text(name): meaning for name, meaning in by_name.items()}
     smoothing = settings.get("smoothing")
-    if smoothing and by_name and all(isinstance(name, int | float) for name in by_name):
+    numeric = all(isinstance(value, int | float) for value in (smoothing, *by_name))
+    if smoothing and by_name and numeric:
         mean = fmean(by_name)
         # The smoothed scores, computed and rounded as ``smooth`` of the training set does.
         smoothed = {round((1 - smoothing) * name + smoothing * mean, 12): by_name[name] for name in by_name}
         meanings |= {label_text(name): meaning for name, meaning in smoothed.items()}
     return meanings
+
+
+def labels_of_task(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The labels of the task in a manifest's settings, each with ``name`` and ``instruction``.
+
+    Without a task there are none; what an edited manifest holds in place of a label is left out.
+    """
+    task = settings.get("task")
+    labels = task.get("labels") if isinstance(task, Mapping) else None
+    return [
+        label
+        for label in (labels if isinstance(labels, list) else ())
+        if isinstance(label, Mapping)
+        and "instruction" in label
+        and isinstance(label.get("name"), str | int | float)
+    ]
 
 
 def _meaning(instruction: str) -> str:

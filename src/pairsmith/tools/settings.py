@@ -1,5 +1,6 @@
 """Settings of the tools, with their defaults and help texts."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
@@ -11,6 +12,14 @@ FormName = Literal[
     "jsonl", "squad", "beir", "sentence-transformers", "triplets", "scored-tuples", "tevatron",
     "flag-embedding", "croissant", "csv", "label-studio", "argilla",
 ]  # fmt: skip
+
+_NO_BRANCH = re.compile(
+    r"""(?x)
+    \A(\Z|[-/.]|(@|HEAD)\Z) | [/.]\Z | /[/.] | \.\. | \.lock(/|\Z) | @\{ | [\x00-\x20\x7f~^:?*\[\\]
+    """
+)
+"""What ``git check-ref-format --branch`` refuses in the name of a branch, and ``@``, which means HEAD."""
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class ReportSettings(Settings):
@@ -164,3 +173,14 @@ class PushSettings(Settings):
         description="Upload nothing, and write to --out exactly what would be uploaded.",
         json_schema_extra=NO_EFFECT,
     )
+
+    @field_validator("revision")
+    @classmethod
+    def _is_branch(cls, revision: str | None) -> str | None:
+        if revision is not None and _COMMIT.fullmatch(revision):
+            raise ValueError(f"{revision} is a commit, which cannot be added to; give the name of a branch")
+        if revision is not None and _NO_BRANCH.search(revision):
+            raise ValueError(
+                f"git allows no branch {revision!r}; give a name of letters, digits and hyphens, such as v2"
+            )
+        return revision

@@ -23,7 +23,7 @@ from pairsmith.training.processes import Processes
 Features = Mapping[str, Any]
 
 KEPT_BYTES = 2**30
-"""The most bytes of activations that are kept for the backward pass, so that nothing is recomputed."""
+"""The most bytes of activations that ``compute_chunks`` keeps for the backward pass, to recompute less."""
 
 
 def chunked(

@@ -17,6 +17,7 @@ from transformers import Trainer, TrainingArguments
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
+from pairsmith.training.alone import alone
 from pairsmith.training.best_step import TrainerSetup, TrainingHistory, ValidationMeasure, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.options import FitOptions
@@ -136,18 +137,19 @@ def train_at_each_rate(
     shown, rates = progress or Silent(), options.learning_rate
     best: TrainedModel[M] | None = None
     curves: dict[float, dict[int, float | None]] = {}
-    for number, rate in enumerate(rates):
-        model, task = make()
-        if options.attention_dropout is not None:
-            set_attention_dropout(model, options.attention_dropout)
-        kept = checkpoints.part(f"rate-{number}", f"lr-{rate:g}") if checkpoints else None
-        history = _fit(model, task, options, rate, shown, kept)
-        del task  # its rows, as there may be no memory for those of the next rate beside them
-        if len(rates) > 1:
-            shown.say(f"learning rate {rate:g}: {history}")
-            curves[rate] = history.validation
-        if best is None or figure(history) > figure(best.history):
-            best = TrainedModel(model, rate, history)
+    with alone(pick_device(options.device)):
+        for number, rate in enumerate(rates):
+            model, task = make()
+            if options.attention_dropout is not None:
+                set_attention_dropout(model, options.attention_dropout)
+            kept = checkpoints.part(f"rate-{number}", f"lr-{rate:g}") if checkpoints else None
+            history = _fit(model, task, options, rate, shown, kept)
+            del task  # its rows, as there may be no memory for those of the next rate beside them
+            if len(rates) > 1:
+                shown.say(f"learning rate {rate:g}: {history}")
+                curves[rate] = history.validation
+            if best is None or figure(history) > figure(best.history):
+                best = TrainedModel(model, rate, history)
     assert best is not None  # there is at least one rate
     if len(rates) > 1 and best.history.best is None:
         shown.say(

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from multiprocessing import get_all_start_methods
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -109,10 +109,6 @@ class TrainingOptions(Settings):
     def steps_of(self, examples: int) -> int:
         """The number of steps with this number of examples."""
 
-    @abstractmethod
-    def cut_to(self, steps: int) -> Self:
-        """A copy with this number of steps, for one training at the first learning rate."""
-
 
 class FitOptions(TrainingOptions):
     """How a base is trained on examples, at one learning rate or at several."""
@@ -172,10 +168,6 @@ class FewShotOptions(FitOptions):
         """The number of steps with this number of examples."""
         return self.steps
 
-    def cut_to(self, steps: int) -> Self:
-        """A copy with this number of steps, for one training at the first learning rate."""
-        return self.model_copy(update={"steps": steps, "learning_rate": self.learning_rate[:1]})
-
 
 class EpochOptions(FitOptions):
     """A training for a number of epochs."""
@@ -192,8 +184,3 @@ class EpochOptions(FitOptions):
         """The number of steps with this number of examples."""
         whole = max(1, math.ceil(self.epochs * examples / self.batch_size))
         return min(whole, self.max_steps or whole)
-
-    def cut_to(self, steps: int) -> Self:
-        """A copy with this number of steps, for one training at the first learning rate."""
-        enough = {"epochs": float(steps * self.batch_size), "max_steps": steps}
-        return self.model_copy(update={**enough, "learning_rate": self.learning_rate[:1]})

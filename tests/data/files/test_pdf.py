@@ -74,14 +74,14 @@ def test_pages_are_one_text_with_the_title_of_the_file():
     ]
 
 
-def test_words_are_joined_at_letters_of_every_language_but_not_at_capitals():
+def test_words_are_joined_at_letters_of_every_language_and_keep_their_hyphen_before_capitals():
     # \\373 is ß in the standard encoding of PDF files.
     lines = ["The first sentence is about a long old Stra-", "\\373e in a town that is called Garmisch-Parten-",
              "kirchen, and another one in North Rhine-", "Westphalia."]  # fmt: skip
     (section,) = read_pdf(make_pdf([lines])).sections
     assert "old Straße in" in section.text
     assert "Partenkirchen" in section.text
-    assert "Rhine- Westphalia" in section.text
+    assert "Rhine-Westphalia" in section.text
 
 
 def test_a_title_has_no_control_characters():

@@ -94,3 +94,22 @@ def test_lines_of_japanese_are_joined_without_a_space():
         "泣いて。",
     ]
     assert unwrapped("\n".join([*lines, "次の段落。"])) == f"{''.join(lines)}\n次の段落。"
+
+
+def test_a_line_of_japanese_that_ends_early_for_a_mark_is_joined():
+    line = "吾輩は猫である名前はまだ無いどこで生れたかとんと"
+    early = [line, line, line[:-1], "と。" + line[2:], line[:-1], "「" + line[1:], line]
+    assert unwrapped("\n".join(early)) == "".join(early)
+
+
+def test_lines_of_thai_that_are_broken_between_words_are_joined():
+    words = ["ภาษาไทย", "เป็น", "ภาษาที่", "มี", "ระดับเสียง", "ของคำ", "แน่นอน", "หรือ", "วรรณยุกต์"]
+    paragraph = [words[start % 9] for start in range(0, 140, 4)]
+    lines = [""]
+    for word in paragraph:
+        if len(lines[-1] + word) > 60:
+            lines.append("")
+        lines[-1] += word
+    text = "\n".join([*lines, "ต่อไป", *lines])
+    assert len(lines) > 3
+    assert unwrapped(text) == f"{''.join(paragraph)}\nต่อไป\n{''.join(paragraph)}"

@@ -31,6 +31,7 @@ def test_an_answer_is_found_whatever_its_capitals_and_spaces(answer, found):
         ("東京", "彼は東京に住んでいる。", (2, 4)),
         ("กรุงเทพ", "เขาอยู่กรุงเทพมานาน", (7, 14)),
         ("서울", "나는 서울에 산다", (3, 5)),
+        ("la la", "Oh Lola la la", (8, 13)),  # the first occurrence begins within a word
         ("राम", "रामायण में राम है", (11, 14)),  # a vowel sign goes on with the first word
         ("Cafe", "Das Cafe\u0301 ist zu", None),  # so does an accent
         ("Müller", "Herr Mu\u0308ller kam", (5, 12)),

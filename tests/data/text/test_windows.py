@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.data.text.windows import TextPart, is_within, split_sentences, windows
+from pairsmith.data.text.windows import TextPart, is_within, split_sentences, windows, with_full_stop
 from pairsmith.data.text.words import count_words
 
 #       4 words          3 words          2 words    1 word  6 words
@@ -147,3 +147,21 @@ def test_a_long_word_is_not_taken_for_many_tokens():
     text = " ".join(["word", "x" * 120, *["word"] * 5, "y" * 300, "end"])
     found = windows(text, 8, length)
     assert [window.text for window in found] == [" ".join(text.split()[:8]), "end"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("  Pairs of questions\n", "Pairs of questions."),
+        ("Pairs of questions (in English)", "Pairs of questions (in English)."),
+        ("Do they ask the same?", "Do they ask the same?"),
+        ("They `ask`", "They `ask`."),
+        ("(Pairs of questions.)", "(Pairs of questions.)"),
+        ("He said “no!”", "He said “no!”"),
+        ("質問の対。", "質問の対。"),
+        ("", ""),
+        ("  ", ""),
+    ],
+)
+def test_a_full_stop_is_added_unless_a_text_ends_a_sentence(text, expected):
+    assert with_full_stop(text) == expected

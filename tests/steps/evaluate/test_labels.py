@@ -28,6 +28,14 @@ def test_without_resamples_there_are_no_intervals_and_named_labels_have_no_gap()
     ]
 
 
+def test_wide_labels_take_two_columns_a_letter():
+    figures = {"mean": 0.25, "ci": None, "count": 1}
+    assert labels_table({"labels": {"同じ": figures, "other": figures}}).splitlines()[1:] == [
+        "同じ              1  0.25",
+        "other             1  0.25",
+    ]
+
+
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "pairs.jsonl"

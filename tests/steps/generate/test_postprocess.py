@@ -23,8 +23,7 @@ from pairsmith.data.tasks import load_task
 from pairsmith.data.text.folding import folded
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.generate import postprocess as postprocessing
-from pairsmith.steps.generate.plan import plan_postprocess
-from pairsmith.steps.generate.postprocess import postprocess
+from pairsmith.steps.generate.postprocess import plan_postprocess, postprocess
 from pairsmith.steps.generate.settings import PostprocessSettings
 
 
@@ -259,6 +258,14 @@ def test_the_card_of_generated_rows_says_that_a_model_wrote_them(tmp_path):
     assert "Rows written by a language model from instructions" in card
     assert "The texts were made by a program" in card
     assert "The rights in the inputs, and the terms of the language model, apply to the texts." in card
+
+
+def test_a_description_without_a_full_stop_is_a_sentence_of_the_card_all_the_same(tmp_path):
+    rows = to_table(pairs(("a b", "c d", 1.0), ("e f", "g h", 0.0)), SCORED_PAIR)
+    task = load_task("sts").model_dump(mode="json") | {"description": "Pairs of questions"}
+    write_folder(tmp_path / "in", {"train": rows}, models={"model": "sha256:0"}, settings={"task": task})
+    postprocess(PostprocessSettings(data=str(tmp_path / "in")), Run(tmp_path / "out", Silent()))
+    assert "\nPairs of questions. Rows written by" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_scores_are_not_smoothed_twice(tmp_path):

@@ -91,6 +91,12 @@ def test_the_card_says_what_the_model_wrote(name, said):
     assert ("rights in the inputs" in card.licence) == (task.kind == "pair")
 
 
+def test_a_description_without_a_full_stop_is_a_sentence_of_the_card_all_the_same():
+    task = load_task("sts").model_copy(update={"description": "Pairs of questions"})
+    card = route._card(task, GenerateSettings(task="sts"), task.decoding, 3)
+    assert card.description.startswith("Pairs of questions. The language model")
+
+
 def test_batch_size_does_not_change_a_byte_and_a_new_seed_does(world):
     tmp, settings = world
     for name, changes in {"a": {}, "b": {"rows": 3}, "c": {"seed": 2}}.items():

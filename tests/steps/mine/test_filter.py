@@ -43,8 +43,7 @@ from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.corpora import judges
 from pairsmith.steps.corpora.judges import cue_for
 from pairsmith.steps.mine import filter as filtering
-from pairsmith.steps.mine.filter import filter_pairs, most_kept
-from pairsmith.steps.mine.plan import plan_filter
+from pairsmith.steps.mine.filter import filter_pairs, most_kept, plan_filter_pairs
 from pairsmith.steps.mine.settings import FilterSettings
 
 pytestmark = pytest.mark.slow
@@ -377,7 +376,7 @@ def test_an_encoder_keeps_the_pairs_whose_similarity_has_the_rank_that_their_lab
     assert [row["id"] for row in folder.table().to_pylist()] == [f"r{n}" for n in expected]
     lost = {row["id"]: json.loads(row["row"])["agreement"] for row in folder.rejects().to_pylist()}
     assert lost == pytest.approx({f"r{n}": agreed[n] for n in range(8) if n not in expected}, abs=1e-5)
-    assert plan_filter(given, {}).rows == {"train": 4}
+    assert plan_filter_pairs(given, {}).rows == {"train": 4}
 
 
 def test_an_encoder_judges_mined_pairs_by_their_cosine_and_refuses_blank_texts(world, tiny_bert):
@@ -458,7 +457,7 @@ def test_what_was_kept_for_validation_stays_there(world, capsys):
     assert not folder.rejects().num_rows
     assert "split: its split train is judged; test, validation is not" in capsys.readouterr().err
     given = settings(pairs=str(tmp / "split"), best=2)
-    assert plan_filter(given.model_copy(update={"best": None}), {}).rows == {"train": 5}
+    assert plan_filter_pairs(given.model_copy(update={"best": None}), {}).rows == {"train": 5}
     named = filter_pairs(settings(pairs=f"{tmp / 'split'}:validation"), Run(tmp / "named", Silent()))
     assert sorted(named.table()["id"].to_pylist()) == sorted(row.id for row in ROWS[5:8])
     # What is judged counts: other rows for validation are the same work.
@@ -682,7 +681,7 @@ def test_the_margin_alone_takes_each_text_once(world):
     lost = DatasetFolder.open(tmp / "out").rejects().to_pylist()
     assert {json.loads(row["row"])["score"] for row in lost} == {0.5}
     assert not (tmp / "out" / "scores").exists()
-    assert plan_filter(given, {}).seconds < 5
+    assert plan_filter_pairs(given, {}).seconds < 5
 
 
 def test_a_judge_without_its_model_and_a_model_without_use_are_refused(world):
@@ -729,7 +728,7 @@ def test_likeness_to_the_seeds_is_learned_from_them_and_from_the_pairs(world, ti
         InputError, match=r"least two seeds and two pairs; .* has 1 with a score of 0\.7 or more"
     ):
         filter_pairs(given, Run(tmp / "few", Silent()))
-    assert plan_filter(given, {}).seconds < 20
+    assert plan_filter_pairs(given, {}).seconds < 20
 
 
 def test_likeness_compares_windows_of_the_seeds_passages_with_mined_windows(tmp_path):

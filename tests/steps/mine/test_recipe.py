@@ -68,7 +68,7 @@ def test_the_route_runs_and_is_not_done_twice(recipe, tmp_path, capsys):
 
 def test_texts_are_compared_within_their_group_if_the_style_lets_them():
     def sample(per_record, kept=1.0, **records):
-        return _Sample([Unit("text", "here")], per_record, Counter(records), kept)
+        return _Sample([Unit("text", "here")], Counter(records), per_record * kept)
 
     assert _products(sample(1, a=2, b=3), sample(2, a=4, c=9)) == 2 * (4 * 2)
     assert _products(sample(0.5, a=10), sample(2, 0.25, a=100)) == 5 * 50
@@ -77,7 +77,7 @@ def test_texts_are_compared_within_their_group_if_the_style_lets_them():
 @pytest.mark.long
 def test_its_plan_tells_what_comes_out(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
-    monkeypatch.setattr(plan, "CALIBRATION_STEPS", 1)
+    monkeypatch.setattr(plan, "TRIED_STEPS", 2)
     estimates = plan_recipe(recipe, Silent())
     assert not (tmp_path / "run").exists()
     assert list(estimates) == [planned.name for planned in recipe.steps]

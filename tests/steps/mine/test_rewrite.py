@@ -21,8 +21,7 @@ from pairsmith.data.squad import read_questions
 from pairsmith.models.text_generator import generate_outputs, load_text_generator
 from pairsmith.runs import Run
 from pairsmith.steps.mine import rewrite as rewriting
-from pairsmith.steps.mine.plan import plan_rewrite
-from pairsmith.steps.mine.rewrite import model_inputs, rewrite, rewritten
+from pairsmith.steps.mine.rewrite import model_inputs, plan_rewrite, rewrite, rewritten
 from pairsmith.steps.mine.settings import RewriteSettings
 from pairsmith.steps.training import plan
 from pairsmith.steps.training.settings import TrainSummarizerSettings
@@ -226,7 +225,7 @@ def test_it_is_planned_before_its_model_is_trained_and_run(tiny_bert, pairs, mon
     path.write_text(RECIPE.replace("BASE", str(tiny_bert)).replace("PAIRS", str(pairs / "reading")))
     recipe = load_recipe(path)
     monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
-    monkeypatch.setattr(plan, "CALIBRATION_STEPS", 1)
+    monkeypatch.setattr(plan, "TRIED_STEPS", 2)
     assert plan_recipe(recipe, Silent())["gen"].rows == {"train": 5}
     assert run_recipe(recipe, pairs / "run", Silent())["rows"] <= 5
 

@@ -22,9 +22,8 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.writer import FolderWriter
-from pairsmith.steps.negatives import choosing, judging, plan, route
-from pairsmith.steps.negatives.plan import plan_negatives
-from pairsmith.steps.negatives.route import negatives
+from pairsmith.steps.negatives import choosing, judging, route
+from pairsmith.steps.negatives.route import negatives, plan_negatives
 
 pytestmark = pytest.mark.slow
 
@@ -301,7 +300,8 @@ def test_of_negatives_that_are_drawn_whatever_their_scores_only_those_are_judged
     world, cross_encoder, monkeypatch
 ):
     tmp, settings, pairs, _ = world
-    given = {"judge": str(cross_encoder), "pick": "random", "positive_share": 0, "negatives": 2}
+    given = {"judge": str(cross_encoder), "pick": "random", "positive_share": 0, "negatives": 2, "seed": 5}
+    monkeypatch.setattr(choosing, "PAIRS_AT_ONCE", 1)  # the pairs of a query are in several batches
     drawn = dataset(tmp, settings(**given), "drawn")
     # A limit that excludes no score.
     every = dataset(tmp, settings(**given, lowest=-1e6), "every")
@@ -313,9 +313,18 @@ def test_of_negatives_that_are_drawn_whatever_their_scores_only_those_are_judged
     judged = {name: open_dataset(tmp / name / "scores").manifest.counts.rows for name in ("drawn", "every")}
     texts = {(row["query"], text) for row in rows_of(drawn) for text in row["negatives"]}
     assert judged["drawn"] == len(texts) + len(pairs) < judged["every"]
-    monkeypatch.setattr(plan, "seconds_to_judge", lambda *_: (0.0, 1e6))
+    monkeypatch.setattr(route, "seconds_to_judge", lambda *_: (0.0, 1e6))
     plans = [plan_negatives(settings(**given, **limit), {}).shared for limit in ({}, {"lowest": -1e6})]
     assert plans[1] - plans[0] == pytest.approx(1e6 * len(pairs) * (10 - 2), rel=1e-3)
+
+
+@pytest.mark.parametrize("change", [{"seed": 2}, {"negatives": 3}])
+def test_scores_of_other_drawn_negatives_are_not_used_again(world, cross_encoder, change):
+    tmp, settings, *_ = world
+    given = {"judge": str(cross_encoder), "pick": "random", "positive_share": 0, "negatives": 2}
+    dataset(tmp, settings(**given), "out")
+    again = dataset(tmp, settings(**given | change), "out", fresh=True)
+    assert rows_of(again) == rows_of(dataset(tmp, settings(**given | change), "new"))
 
 
 def test_a_cross_encoder_reads_as_many_tokens_as_its_folder_says(world, cross_encoder, tmp_path):
@@ -563,8 +572,8 @@ def test_a_plan_says_what_it_will_cost(world, cross_encoder):
 def test_a_plan_reads_the_columns_that_the_step_will_read(world, monkeypatch):
     _, settings, *_ = world
     encoded = []
-    whole = plan.timed
-    monkeypatch.setattr(plan, "timed", lambda load, sample: encoded.extend(sample) or whole(load, sample))
+    whole = route.timed
+    monkeypatch.setattr(route, "timed", lambda load, sample: encoded.extend(sample) or whole(load, sample))
     samples = {
         "@pairs": pa.table({"anchor": ["Who barks?"], "passage": ["A dog barks."], "other": ["x"]}),
         "@chunks": pa.table(

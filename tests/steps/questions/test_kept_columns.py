@@ -12,8 +12,8 @@ from pairsmith.data.questions import RELABELLED
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.runs import Run
 from pairsmith.steps.questions.ask import ask
-from pairsmith.steps.questions.plan import plan_ask, plan_relabel
-from pairsmith.steps.questions.relabel import relabel
+from pairsmith.steps.questions.plan import plan_ask
+from pairsmith.steps.questions.relabel import plan_relabel, relabel
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 
 pytestmark = pytest.mark.slow

@@ -17,8 +17,7 @@ from pairsmith.models.reader import TextScores, keep_max_context, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.models.teacher import _span_distributions, predict_spans
 from pairsmith.runs import Run
-from pairsmith.steps.questions.plan import plan_relabel
-from pairsmith.steps.questions.relabel import relabel
+from pairsmith.steps.questions.relabel import plan_relabel, relabel
 from pairsmith.steps.questions.settings import RelabelSettings
 
 pytestmark = pytest.mark.slow

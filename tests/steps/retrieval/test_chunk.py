@@ -17,8 +17,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.documents import read_documents
 from pairsmith.data.files import reading
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.retrieval.chunk import chunk
-from pairsmith.steps.retrieval.plan import plan_chunk
+from pairsmith.steps.retrieval.chunk import chunk, plan_chunk
 from pairsmith.steps.retrieval.settings import ChunkSettings
 
 

@@ -14,8 +14,7 @@ from pairsmith.data.schemas import CHUNK
 from pairsmith.models import encode as encoding
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.steps.retrieval import generated_queries
-from pairsmith.steps.retrieval.filter_queries import filter_queries
-from pairsmith.steps.retrieval.plan import plan_filter_queries
+from pairsmith.steps.retrieval.filter_queries import filter_queries, plan_filter_queries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
 from pairsmith.steps.retrieval.verdicts import held_back
 
@@ -635,7 +634,9 @@ def test_a_judge_wants_a_limit_and_a_limit_a_judge(world, changes, message):
 
 def test_a_plan_counts_what_a_judge_takes(world, tiny_gpt2, monkeypatch):
     _, settings = world
-    monkeypatch.setattr("pairsmith.steps.retrieval.plan.seconds_to_judge", lambda *_: (0.0, 1_000.0))
+    monkeypatch.setattr(
+        "pairsmith.steps.retrieval.filter_queries.seconds_to_judge", lambda *_: (0.0, 1_000.0)
+    )
     judging = plan_filter_queries(by_judge(settings, tiny_gpt2, share=0.5), {})
     assert judging.shared > 1_000 * len(QUERIES)
 

@@ -14,7 +14,7 @@ from pairsmith.methods.retrieval import queries
 from pairsmith.methods.retrieval.queries import QueryWriter
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.retrieval import plan
+from pairsmith.steps.retrieval import queries as step
 from pairsmith.steps.retrieval.queries import write_queries
 
 
@@ -182,15 +182,15 @@ def test_a_plan_counts_what_is_left(some_kept, world, model, written_for, monkey
         tried.append(given.limit)
         return Estimate(seconds=60.0, memory=1, disk=1_000_000, rows={"train": 8})
 
-    monkeypatch.setattr(plan, "plan_by_slice", by_slice)
+    monkeypatch.setattr(step, "plan_by_slice", by_slice)
     given = settings(model, str(tmp / "new.jsonl"), **SHORT)
     old = DatasetFolder.open(tmp / "old")
-    some = plan.plan_queries(given.model_copy(update={"reuse": str(tmp / "old")}), {})
+    some = step.plan_write_queries(given.model_copy(update={"reuse": str(tmp / "old")}), {})
     assert tried == [4]  # of nine; see above
     assert some.rows["train"] == 8 + round(old.rows * 5 / 6)
     assert 1_000_000 < some.disk < 1_100_000
     whole = write("again")
-    none = plan.plan_queries(given.model_copy(update={"reuse": str(tmp / "again")}), {})
+    none = step.plan_write_queries(given.model_copy(update={"reuse": str(tmp / "again")}), {})
     assert tried == [4]
     assert none.rows["train"] == whole.rows
     assert none.seconds < 60
@@ -199,10 +199,10 @@ def test_a_plan_counts_what_is_left(some_kept, world, model, written_for, monkey
     write("drawn", reuse=str(tmp / "old"), limit=4)
     new = len(set(written_for))  # of the four that are drawn
     assert 0 < new < 4
-    plan.plan_queries(given.model_copy(update={"reuse": str(tmp / "old"), "limit": 4}), {})
+    step.plan_write_queries(given.model_copy(update={"reuse": str(tmp / "old"), "limit": 4}), {})
     source = Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 90}, sample=old.table().slice(0, 9))
-    plan.plan_queries(given.model_copy(update={"reuse": str(tmp / "old")}), {given.chunks: source})
-    plan.plan_queries(given, {})
+    step.plan_write_queries(given.model_copy(update={"reuse": str(tmp / "old")}), {given.chunks: source})
+    step.plan_write_queries(given, {})
     assert tried == [4, new, 40, None]
 
 
@@ -212,4 +212,4 @@ def test_a_plan_of_other_work_is_refused(world, model):  # noqa: F811 - the fixt
     with pytest.raises(
         FolderError, match="its queries were made with other settings or models: decay: 100.0 there, 5.0 here"
     ):
-        plan.plan_queries(given, {})
+        step.plan_write_queries(given, {})

@@ -13,7 +13,6 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.steps import kept_vectors
 from pairsmith.steps.evaluate import retrievers
 from pairsmith.steps.search import route
-from pairsmith.steps.search.route import cut_line
 
 pytestmark = pytest.mark.slow
 
@@ -189,15 +188,6 @@ def test_what_is_shown(tmp_path, monkeypatch):
     assert search("--model", "bm25", "--corpus", corpus, "zebra", "--json", "--quiet").stdout == (
         '{"query": "zebra", "documents": []}\n'
     )
-
-
-@pytest.mark.parametrize(
-    ("line", "width", "expected"),
-    [("abcd", 4, "abcd"), ("abcde", 4, "abc…"), ("角笛と太鼓", 10, "角笛と太鼓"), ("角笛と太鼓", 7, "角笛と…"),
-     ("角笛と太鼓", 6, "角笛…"), ("e\u0301e\u0301", 2, "e\u0301e\u0301")],
-)  # fmt: skip
-def test_lines_are_cut_to_a_width(line, width, expected):
-    assert cut_line(line, width) == expected
 
 
 def test_json_holds_texts_as_they_are(tmp_path):

@@ -467,6 +467,22 @@ def test_a_classifier_by_hand(tiny_bert):
     assert classifier.predict(["anything"]) == ["y"]
 
 
+def test_wide_labels_take_two_columns_a_letter():
+    labels = ["苦情と質問です", "other"]
+    results = {
+        "count": 2,
+        "largest": 50.0,
+        **dict.fromkeys(("accuracy", "macro_f1"), 50.0),
+        **{f"{name}_ci": [40.0, 60.0] for name in ("accuracy", "macro_f1")},
+        "labels": {key: {"count": 1, "precision": 50.0, "recall": 50.0, "f1": 50.0} for key in labels},
+        "confusion": {label: dict.fromkeys(labels, 1) for label in labels},
+    }
+    heading, first, second = classification_table(results).splitlines()[-3:]
+    assert heading == " " * 18 + "苦情と質問です" + " " * 11 + "other"
+    assert first == "苦情と質問です" + " " * 17 + "1" + " " * 15 + "1"
+    assert second == "other" + " " * 26 + "1" + " " * 15 + "1"
+
+
 def test_long_labels_that_begin_alike_are_shown_whole():
     alike = ["invoice received twice by a private customer", "invoice received twice by a company"]
     labels = [*alike, "another matter, named at great length"]
@@ -483,3 +499,16 @@ def test_long_labels_that_begin_alike_are_shown_whole():
     assert [table.count(label) for label in alike] == [3, 3]  # its figures, its line and its column
     assert labels[2] not in table
     assert table.count(labels[2][:24]) == 3
+
+
+def test_a_classifier_that_was_trained_in_python_is_saved_and_loaded(tiny_bert, tmp_path):
+    encoder = pairsmith.load_encoder(tiny_bert, device="cpu")
+    rows = [LabelledText(str(number), **row) for number, row in enumerate(ROWS)]
+    classifier = pairsmith.train_classifier(encoder, rows, c=[1.0])
+    assert repr(classifier) == "TextClassifier(2 labels: bad, good)"
+    classifier.save(tmp_path / "saved")
+    loaded = pairsmith.load_classifier(tmp_path / "saved", device="cpu")
+    assert loaded.labels == classifier.labels
+    assert loaded.trained_on == classifier.trained_on
+    np.testing.assert_allclose(loaded.confidences(GOOD), classifier.confidences(GOOD), atol=1e-6)
+    assert SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(GOOD).shape == (6, 16)

@@ -644,11 +644,9 @@ def test_the_folder_of_the_outputs_is_what_mine_left(mined):
 def test_steps_are_given_or_follow_from_the_times_through_the_examples():
     few = CrossencoderOptions(base="b", steps=7, batch_size=4)
     assert few.steps_of(100) == 7
-    assert few.cut_to(3).steps_of(100) == 3
     many = TeacherOptions(base="b", epochs=1.5, batch_size=4)
     assert [many.steps_of(count) for count in (1, 8, 9, 100)] == [1, 3, 4, 38]
     assert many.model_copy(update={"max_steps": 10}).steps_of(100) == 10
-    assert [many.cut_to(5).steps_of(count) for count in (1, 1000)] == [5, 5]
 
 
 SCORED = [

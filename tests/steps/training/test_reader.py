@@ -607,7 +607,7 @@ def test_a_plan_trains_on_what_an_earlier_step_would_make(tiny_bert):
     given = settings(tiny_bert, "@mixed", validation="@mixed")
     assert planned("train-reader", given, {"@mixed": mixed}).seconds > 0
     with pytest.raises(
-        SettingsError, match="seeds @mixed: plan cannot estimate a step that reads this step's output"
+        SettingsError, match="@mixed: plan cannot estimate a step that reads the output of this step"
     ):
         planned("train-reader", given, {"@mixed": replace(mixed, sample=None)})
 

@@ -100,7 +100,7 @@ def test_rows_without_labels_are_judged_by_named_ones(tmp_path):
         assert results["confusion"] == {}
         assert audit_table(drawn_audit, results).startswith("ann: 1 of ")
         if name != "mined":
-            with pytest.raises(InputError, match=r"no column label or score; give the labels to choose from"):
+            with pytest.raises(InputError, match=r"have no labels .*; give those to choose from"):
                 draw_audit(dataset, AuditSettings(data=str(dataset.path)))
 
 
@@ -140,7 +140,10 @@ def test_data_that_nobody_can_label_are_refused(tmp_path):
         with pytest.raises((InputError, SettingsError), match=fault):
             draw_audit(dataset, AuditSettings(data=str(dataset.path)))
     mined = folder(tmp_path / "mined", [{"train": [MinedPair("1", "a", "b", 1.0, 0.25)]}], MINED_PAIR)
-    assert draw_audit(mined, AuditSettings(data="x")).rows[0].texts == {"input": "a", "output": "b"}
+    with pytest.raises(InputError, match="its rows have no labels .measured scores are none"):
+        draw_audit(mined, AuditSettings(data="x"))
+    drawn_audit = draw_audit(mined, AuditSettings(data="x", labels=["a", "b"]))
+    assert drawn_audit.rows[0].texts == {"input": "a", "output": "b"}
 
 
 def test_answers_are_on_the_disk_and_the_last_counts(tmp_path):
@@ -364,6 +367,17 @@ def test_results_hold_what_was_said(tmp_path):
     table = audit_table(four("ab"), results)
     assert table.splitlines()[:2] == ["ann: 2 of 4 rows labelled", "bob: 1 of 4 rows labelled"]
     assert "66.7" in table
+
+
+def test_columns_of_wide_labels_are_aligned():
+    rows = [AuditRow(str(i), {"text": f"t{i}"}, ("正しい", "b")[i // 2]) for i in range(4)]
+    drawn_audit = Audit(rows, ["正しい", "b"], ["正しい", "b"])
+    table = audit_table(drawn_audit, results_of(drawn_audit, {"ann": {"0": "正しい", "2": "b"}}))
+    assert table.splitlines()[-4:-1] == [
+        "    given   正しい        b",
+        "   正しい    100.0      0.0",
+        "        b      0.0    100.0",
+    ]
 
 
 class Person(Silent):

@@ -66,11 +66,22 @@ def begin(settings, out):
     return thread, heard.found.get(timeout=30)
 
 
-def opened(browser):
-    """A page whose clock can be put forward."""
+def opened(browser, address=None):
+    """A page whose clock can be put forward; with the address of an audit, it shows the first row."""
     page = browser.new_page()
     page.clock.install()
+    if address:
+        page.goto(address)
+        page.wait_for_selector("#labels button")
     return page
+
+
+def audit_of_pairs(browser, path, count):
+    """An audit of ``count`` pairs in a thread, and a page that shows the first of them."""
+    pairs = [ScoredPair(str(i), f"one {i}", f"other {i}", i % 2 / 1) for i in range(count)]
+    folder(path / "in", [{"train": pairs}])
+    thread, address = begin(AuditSettings(data=str(path / "in"), rows=count), path / "out")
+    return thread, opened(browser, address)
 
 
 def press(page, key):
@@ -100,9 +111,7 @@ def test_two_people_label_a_hundred_pairs_by_keyboard(browser, tmp_path):
     for name, shift in (("ann", 0), ("bob", 1)):
         settings = AuditSettings(data=str(tmp_path / "in"), annotator=name)
         thread, address = begin(settings, tmp_path / "out")
-        page = opened(browser)
-        page.goto(address)
-        page.wait_for_selector("#labels button")
+        page = opened(browser, address)
         typed = said[name] = {}
         for number in range(100):
             row = row_shown(page)
@@ -136,12 +145,7 @@ def test_two_people_label_a_hundred_pairs_by_keyboard(browser, tmp_path):
 
 
 def test_digits_of_other_keyboards(browser, tmp_path):
-    pairs = [ScoredPair(str(i), f"one {i}", f"other {i}", i % 2 / 1) for i in range(4)]
-    folder(tmp_path / "in", [{"train": pairs}])
-    thread, address = begin(AuditSettings(data=str(tmp_path / "in"), rows=4), tmp_path / "out")
-    page = opened(browser)
-    page.goto(address)
-    page.wait_for_selector("#labels button")
+    thread, page = audit_of_pairs(browser, tmp_path, 4)
     keys = "(init) => document.dispatchEvent(new KeyboardEvent('keydown', init))"
     page.clock.fast_forward(SEEN)
     page.evaluate(keys, {"key": "!", "code": "Digit1", "shiftKey": True})
@@ -163,10 +167,7 @@ def test_keys_held_down_and_two_windows_label_no_row_unseen(browser, tmp_path):
     folder(tmp_path / "in", [{"train": pairs}])
     settings = AuditSettings(data=str(tmp_path / "in"), rows=6)
     thread, address = begin(settings, tmp_path / "out")
-    one, other = opened(browser), opened(browser)
-    for page in (one, other):
-        page.goto(address)
-        page.wait_for_selector("#labels button")
+    one, other = opened(browser, address), opened(browser, address)
     row = row_shown(one)
     assert row_shown(other) == row
     one.clock.fast_forward(SEEN)
@@ -278,12 +279,7 @@ def test_hostile_texts_do_nothing_in_an_audit(browser, tmp_path):
 
 @pytest.mark.parametrize("pause", [0, 60, 200])
 def test_a_double_click_labels_one_row(browser, tmp_path, pause):
-    pairs = [ScoredPair(str(i), f"one {i}", f"other {i}", i % 2 / 1) for i in range(6)]
-    folder(tmp_path / "in", [{"train": pairs}])
-    thread, address = begin(AuditSettings(data=str(tmp_path / "in"), rows=6), tmp_path / "out")
-    page = opened(browser)
-    page.goto(address)
-    page.wait_for_selector("#labels button")
+    thread, page = audit_of_pairs(browser, tmp_path, 6)
     page.clock.pause_at(datetime.now() + timedelta(hours=1))  # the row is seen; clicks take no time from here
     where = page.locator("#labels button").first.bounding_box()
     page.mouse.move(where["x"] + 5, where["y"] + 5)

@@ -302,6 +302,37 @@ def test_names_that_the_hub_does_not_allow_are_told_by_a_dry_run_too(rows, tmp_p
     assert not (tmp_path / "out").exists()
 
 
+BRANCHES = [
+    "",
+    "a b",
+    "a..b",
+    "a//b",
+    "/a",
+    "-a",
+    "a/.b",
+    "a.lock",
+    "a.",
+    "a/",
+    "@",
+    "HEAD",
+    "a@{1}",
+    "a~1",
+    "a\\b",
+]
+
+
+@pytest.mark.parametrize("name", [*BRANCHES, "5" * 40])
+def test_branches_that_cannot_be_are_told_by_a_dry_run_too(rows, tmp_path, name):
+    with pytest.raises(ValueError, match="give (the|a) name of"):
+        dry(rows, tmp_path / "out", revision=name)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["main", "v1.0", "refs/pr/1", "a-b_c/d@2", "a.locked", "großes"])
+def test_other_branches_are_allowed(rows, tmp_path, name):
+    assert dry(rows, tmp_path / "out", revision=name)
+
+
 def test_files_and_splits_are_not_sent_alone(rows, tmp_path):
     for source, fault in (
         (rows / "README.md", "README.md: is a file; give a dataset folder or a model folder"),
@@ -339,6 +370,12 @@ def test_the_command(rows, tmp_path, hub):
     assert (wrong.exit_code, wrong.stderr) == (
         2,
         "pairsmith: error: --repo: should be OWNER/NAME on the Hub, not 'anna'\n",
+    )
+    wrong = pairsmith("--repo", "anna/x", "--dry-run", "--revision", "my branch")
+    assert (wrong.exit_code, wrong.stderr) == (
+        2,
+        "pairsmith: error: --revision: git allows no branch 'my branch'; give a name of letters, digits and "
+        "hyphens, such as v2\n",
     )
     missing = pairsmith("--repo", "anna/x", "--dry-run")
     assert missing.exit_code == 2

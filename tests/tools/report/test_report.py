@@ -146,6 +146,15 @@ def test_mined_pairs_are_ranked(tmp_path):
     assert "Rows with the lowest score: score 0.000" in text
 
 
+def test_few_mined_pairs_are_ranked_and_each_is_shown_once(tmp_path):
+    rows = [MinedPair(str(i), f"question {i}", f"answer {i}", 1.0, i / 7) for i in range(3)]
+    folder(tmp_path / "in", [{"train": rows}], MINED_PAIR)
+    text = text_of(page_of(tmp_path / "in", tmp_path / "out", examples=2))
+    assert "The rows have scores in place of labels." in text
+    assert "Rows with each label" not in text
+    assert [text.count(f"score {score}") for score in ("0.286", "0.143", "0.000")] == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("step", "settings"),
     [("mine", {}), ("filter", {"judge": "margin"}), ("filter", {"judge": "margin", "rank_by": []})],

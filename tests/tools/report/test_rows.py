@@ -3,14 +3,33 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.folders import write_folder
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.schemas import LABELLED_TEXT, SCORED_PAIR, LabelledText, ScoredPair, to_table
+from pairsmith.data.schemas import (
+    LABELLED_TEXT,
+    MINED_PAIR,
+    NEGATIVES,
+    SCORED_PAIR,
+    LabelledText,
+    MinedPair,
+    ScoredPair,
+    to_table,
+)
 from pairsmith.tools.report.giveaways import giveaways
 from pairsmith.tools.report.overlap import known_texts
-from pairsmith.tools.report.rows import OTHERS, Shared, digest, shown_label, tally, with_sample, words
+from pairsmith.tools.report.rows import (
+    OTHERS,
+    Shared,
+    digest,
+    label_column,
+    shown_label,
+    tally,
+    with_sample,
+    words,
+)
 from pairsmith.tools.report.similarity import confused, cosines, shared_words, told_apart
 
 
@@ -69,6 +88,16 @@ def test_scores_of_many_values_are_numbers_and_no_labels(tmp_path):
     assert counts.label is None
     assert counts.labels == {}
     assert counts.numbers["score"].tolist() == [i / 100 for i in range(100)]
+
+
+def test_measured_scores_are_no_labels_however_few(tmp_path):
+    rows = [MinedPair(str(i), f"a {i}", "b", 1.0, i / 7) for i in range(3)]
+    counts = tally(folder(tmp_path / "in", [{"train": rows}], MINED_PAIR), {}, sample=5, seed=0)
+    assert (counts.label, counts.labels) == (None, {})
+    assert counts.numbers["score"].tolist() == [0, 1 / 7, 2 / 7]
+    assert label_column(NEGATIVES) is None
+    assert label_column(pa.schema([*MINED_PAIR, ("label", pa.string())])) == "label"
+    assert label_column(pa.schema([*MINED_PAIR, ("label", pa.list_(pa.string()))])) is None
 
 
 def test_of_many_labels_the_commonest_are_told(tmp_path):

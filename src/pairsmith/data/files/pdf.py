@@ -22,8 +22,8 @@ _DIGITS = re.compile(r"\d+")
 
 
 def _without_hyphen(match: re.Match[str]) -> str:
-    """A capital letter after a hyphen begins a part of a compound, such as a name."""
-    return match[1] if match[1].islower() else match[0]
+    """The second letter, with the hyphen if it is a capital, which begins a part of a compound or name."""
+    return match[1] if match[1].islower() else f"-{match[1]}"
 
 
 def read_pdf(data: bytes) -> Parsed:

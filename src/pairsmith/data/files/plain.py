@@ -24,6 +24,11 @@ NARROWEST = 40
 PAGE_WIDTH = 120
 """Texts whose longest lines have more characters than this are not joined: no line was broken."""
 _LINE_END = re.compile(r"\r\n?|\n")
+_UNBROKEN = re.compile(r"\W*\w[\Wぁぃぅぇぉっゃゅょァィゥェォッャュョー]*")
+"""A letter of Chinese or Japanese with the marks around it: closing marks and small letters begin no line,
+opening marks end none."""
+_LONGEST_THAI = 12
+"""Letters of a long word in Thai and other scripts without spaces whose lines are broken between words."""
 
 
 def decode(data: bytes, declared: str | None = None) -> str:
@@ -90,10 +95,18 @@ def unwrapped(text: str, slack: float = 1.0) -> str:
 
 def _is_broken(line: str, following: str, width: float) -> bool:
     """Whether the first word of the following line would not have fitted on this line."""
-    word = following.split(maxsplit=1)[0]
-    if _breaks_anywhere(word[0]):
-        return _columns(line.rstrip()) + _columns(word[0]) > width
-    return _columns(line.rstrip()) + 1 + _columns(word) > width
+    return _columns(line.rstrip()) + _columns(_first_word(following)) > width
+
+
+def _first_word(line: str) -> str:
+    """The part at the beginning of a line that is not broken, with the space that it needs before it."""
+    word = line.split(maxsplit=1)[0]
+    if not _breaks_anywhere(word[0]):
+        return f" {word}"
+    if unicodedata.east_asian_width(word[0]) == "N":  # Thai and others, whose words cannot be told apart here
+        return word[:_LONGEST_THAI]
+    unbroken = _UNBROKEN.match(word)
+    return unbroken[0] if unbroken else word
 
 
 def _breaks_anywhere(character: str) -> bool:

@@ -37,6 +37,8 @@ _STRETCH = re.compile(
     rf"(?:[^{_BREAKS}{_STOPS}]+|[{_STOPS}](?=[{_CLOSING}{_STOPS}.!?…]))+[{_STOPS}]?|[{_STOPS}]"
 )
 
+_ENDED = re.compile(rf"[.!?…:{_STOPS}][{_CLOSING}\"'`)\]*_]*\Z")
+
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
@@ -44,6 +46,12 @@ class TextPart:
 
     text: str
     start: int
+
+
+def with_full_stop(text: str) -> str:
+    """``text`` without white space around it, and with a full stop unless it is blank or ends a sentence."""
+    text = text.strip()
+    return f"{text}." if text and not _ENDED.search(text) else text
 
 
 def split_sentences(text: str) -> list[TextPart]:

@@ -23,6 +23,7 @@ from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import centre_vectors, save_sentence_encoder
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on, write_trained_on
+from pairsmith.training.alone import alone
 from pairsmith.training.best_step import TrainerSetup, TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.quick import set_attention_dropout
@@ -68,7 +69,8 @@ def train_encoder_on(
         make_arguments=partial(SentenceTransformerTrainingArguments, batch_sampler=sampler),
         make_trainer=partial(_Trainer, train_dataset=Dataset(rows), loss=loss),
     )
-    return train_to_best_step(encoder, options, setup, encoder.device.type, shown, checkpoints)
+    with alone(str(encoder.device)):
+        return train_to_best_step(encoder, options, setup, encoder.device.type, shown, checkpoints)
 
 
 def save_encoder(
@@ -118,6 +120,9 @@ def check_pairs(pairs: pa.Table, where: str) -> None:
     if pairs.num_rows == 0:
         raise InputError(f"{where}: no rows to train on")
     for name in ("sentence1", "sentence2"):
+        kind = pairs.schema.field(name).type
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            raise InputError(f"{where}: {name} must be text, the column holds {kind}")
         blank = sum(1 for text in pairs.column(name).to_pylist() if not (text or "").strip())
         if blank:
             raise InputError(

@@ -17,23 +17,24 @@ from single texts, a classifier (``classifier.py``). The figures of both are in 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from pairsmith.core.arguments import (
     check_loaded,
     check_not_blank,
     check_not_empty,
+    check_progress,
     checked_texts,
     checked_whole_number,
 )
 from pairsmith.core.errors import SettingsError
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import MOST_ROWS_AT_ONCE
 from pairsmith.core.validation import checked_options
 from pairsmith.data.filters import TOO_LONG
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.requests import (
-    GeneratedRow,
     TextRequest,
     encoded_requests,
     pair_requests,
@@ -44,6 +45,7 @@ from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
+from pairsmith.models.locks import locked
 from pairsmith.models.memory import told_if_out_of_memory
 
 
@@ -52,17 +54,23 @@ class GeneratedRows:
     """The rows that a language model wrote for a task.
 
     Attributes:
-        rows: a row for each accepted text, ordered by input, label and try.
+        rows: a row for each accepted text, ordered by input, label and try: a ``ScoredPair`` if the task's
+            labels are numbers, a ``LabelledPair`` if they are names, a ``LabelledText`` in a text task.
         rejects: the rejected tries, and the requests whose prompt is too long, in the same order; each has
             its reason.
         requests: the number of requests that were begun, one for each input and label.
         complete: the number of requests for which all texts were written.
     """
 
-    rows: list[GeneratedRow]
+    rows: list[Any]  # not a union: which class it is, the task decides, and type checkers cannot know
     rejects: list[Reject]
     requests: int
     complete: int
+
+    def __repr__(self) -> str:
+        """The numbers of rows and rejects, as the rows of a long run would fill a notebook."""
+        done = f"{self.complete:,} of {self.requests:,} requests complete"
+        return f"{type(self).__name__}({len(self.rows):,} rows, {len(self.rejects):,} rejects, {done})"
 
     @classmethod
     def of(cls, requests: Sequence[TextRequest], task: TaskSpec) -> Self:
@@ -82,6 +90,7 @@ def generate_pairs(
     seed: int = 1,
     rows: int | None = None,
     rule: Combine | str | None = None,
+    progress: Progress | None = None,
 ) -> GeneratedRows:
     """Write second texts for ``inputs`` (D1-D4, D6).
 
@@ -97,6 +106,7 @@ def generate_pairs(
             dotted name, ``package.module.function``. It is called with two tensors of one shape,
             ``(rows, tokens)``: each token's probability after the label's prompt, and the largest of its
             probabilities after the counter-labels' prompts; it returns a tensor of weights of this shape.
+        progress: shows how many of the prompts are done; by default nothing is shown.
 
     Returns:
         the accepted rows and the rejected tries.
@@ -113,9 +123,8 @@ def generate_pairs(
     inputs = checked_texts(inputs, "inputs")
     check_not_empty(inputs, "inputs", "text")
     check_not_blank(inputs, "inputs")
-    requests = pair_requests(task, inputs, decoding.per_input)
-    with told_if_out_of_memory(rows):
-        return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
+    requests = list(pair_requests(task, inputs, decoding.per_input))
+    return _written(task, model, requests, decoding, seed, rows, rule, progress)
 
 
 def generate_texts(
@@ -126,6 +135,7 @@ def generate_texts(
     seed: int = 1,
     rows: int | None = None,
     rule: Combine | str | None = None,
+    progress: Progress | None = None,
 ) -> GeneratedRows:
     """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
 
@@ -140,9 +150,29 @@ def generate_texts(
     if task.kind != "text":
         raise SettingsError(f"{task.name} writes second texts for inputs: call generate_pairs")
     seed, rows = _checked_numbers(seed, rows)
-    requests = text_requests(task, range(decoding.per_input))
-    with told_if_out_of_memory(rows):
-        return write(task, model, requests, decoding, seed, rows, rule=named_rule(rule))
+    requests = list(text_requests(task, range(decoding.per_input)))
+    return _written(task, model, requests, decoding, seed, rows, rule, progress)
+
+
+def _written(
+    task: TaskSpec,
+    model: SteerableModel,
+    requests: Sequence[TextRequest],
+    decoding: Decoding,
+    seed: int,
+    rows: int | None,
+    rule: Combine | str | None,
+    progress: Progress | None,
+) -> GeneratedRows:
+    """Write the texts of all requests, with a bar that counts them."""
+    check_progress(progress)
+    by_name = named_rule(rule)
+    with (
+        (progress or Silent()).task("generate", len(requests), "prompts") as bar,
+        told_if_out_of_memory(rows),
+    ):
+        hooks = Hooks(on_done=lambda _: bar.advance())
+        return write(task, model, requests, decoding, seed, rows, hooks, by_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +221,6 @@ def write(
         raise SettingsError(f"{rows} rows are too few for {task.name}: a label's prompts take {needed}")
     waiting = deque(encoded_requests(task, model, requests, steered=steered))
     prompts_of_all = {prompt for _, prompts in waiting for prompt in prompts}
-    decoder = make_decoder(model, decoding, seed, prompts_of_all, rows, rule=rule)
-    hooks.on_start(decoder.room)
     begun: list[TextRequest] = []
     tries: dict[Group, tuple[TextRequest, int]] = {}  # of each running try, its request and its number
 
@@ -222,13 +250,16 @@ def write(
                 request.reject(0, TOO_LONG, too_long, "", task)
                 hooks.on_done(request)
 
-    begin_requests()
-    for group in decoder.finished():
-        request, number = tries.pop(group)
-        request.running -= 1
-        request.ended(number, group, task)  # accepts or rejects the text
-        begin_tries(request, group.prompts)
+    with locked(model):
+        decoder = make_decoder(model, decoding, seed, prompts_of_all, rows, rule=rule)
+        hooks.on_start(decoder.room)
         begin_requests()
+        for group in decoder.finished():
+            request, number = tries.pop(group)
+            request.running -= 1
+            request.ended(number, group, task)  # accepts or rejects the text
+            begin_tries(request, group.prompts)
+            begin_requests()
     return GeneratedRows.of(begun, task)
 
 

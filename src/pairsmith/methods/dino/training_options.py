@@ -1,7 +1,7 @@
 """Training options of sentence encoders and text classifiers."""
 
 import math
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -73,10 +73,6 @@ class EncoderOptions(TrainingOptions):
         """The number of steps with this number of pairs; a pass over them has a whole number of batches."""
         whole = max(1, math.ceil(self.epochs * math.ceil(examples / self.batch_size)))
         return min(whole, self.max_steps or whole)
-
-    def cut_to(self, steps: int) -> Self:
-        """A copy with this number of steps."""
-        return self.model_copy(update={"epochs": float(steps), "max_steps": steps})
 
 
 class ClassifierOptions(Settings):

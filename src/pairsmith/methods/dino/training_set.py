@@ -40,12 +40,20 @@ Filter = Callable[[GeneratedRow], str | None]
 
 @dataclass(frozen=True, slots=True)
 class TrainingSet:
-    """The rows of both splits, the rejected rows, and the number of sampled negatives in both splits."""
+    """The rows of both splits, the rejected rows, and the number of sampled negatives in both splits.
 
-    train: list[GeneratedRow]
-    validation: list[GeneratedRow]
+    The rows are of the class of the rows that it was made of.
+    """
+
+    train: list[Any]  # not a union, as the class of the rows is not known before
+    validation: list[Any]
     rejects: list[Reject]
     negatives: int
+
+    def __repr__(self) -> str:
+        """The numbers of rows."""
+        splits = f"{len(self.train):,} training rows, {len(self.validation):,} validation rows"
+        return f"{type(self).__name__}({splits}, {len(self.rejects):,} rejects, {self.negatives:,} negatives)"
 
 
 def make_training_set(

@@ -15,7 +15,7 @@ The student is used for answers (``models/span_answers.py``), paraphrases (``par
 (``names.py``) and sentiment (``sentiment.py``).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.squad import Question
 from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
 from pairsmith.methods.quip.training_options import StudentOptions
+from pairsmith.models.locks import locked
 from pairsmith.models.reader import ANSWER_TOKENS, Reader
 from pairsmith.models.teacher import TOP, SpanDistributions, predict_spans
 from pairsmith.runs.work import Advance
@@ -71,12 +72,13 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
     passages_of_texts, _ = cut_passages(generator, documents)
     passages = [passage for of_text in passages_of_texts for passage in of_text]
     # Write answers and questions (Q2).
-    generator.generate(passages)
+    with locked(generator):
+        generator.generate(passages)
     return [question for passage in passages for question in passage.questions.values()]
 
 
 def label_questions(
-    questions: Sequence[GeneratedQuestion],
+    questions: Iterable[GeneratedQuestion],
     teacher: Reader,
     *,
     top: int = TOP,
@@ -126,7 +128,7 @@ def distil(
     questions: Iterable[GeneratedQuestion],
     base: str | Path,
     *,
-    validation: Sequence[Question] = (),
+    validation: Iterable[Question] = (),
     device: str = "auto",
     progress: Progress | None = None,
     **options: Any,
@@ -139,7 +141,11 @@ def distil(
         validation: human-written questions that choose the best step; without any, the last step is kept.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         progress: shows how far the training is; by default nothing is shown.
-        options: fields of ``StudentOptions`` by name, such as ``max_steps=100`` or ``learning_rate=[1e-5]``.
+        options: options of the command ``infuse`` by name, such as ``max_steps=100`` or
+            ``learning_rate=1e-5``: ``attention_dropout``, ``batch_size``, ``batch_tokens``, ``dtype``,
+            ``epochs``, ``eval_steps``, ``keep_base``, ``labels``, ``learning_rate``, ``loader_workers``,
+            ``max_length``, ``max_steps``, ``negatives``, ``seed``, ``together``, ``warmup``,
+            ``weight_decay``.
 
     Returns:
         The training: its ``model`` is the student, as ``load_student`` returns it.

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
+from pairsmith.core.columns import left
 from pairsmith.core.errors import one_line
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.filters import EMPTY, UNCERTAIN
@@ -39,13 +41,8 @@ from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.evaluate.classification_settings import label_descriptions
-from pairsmith.steps.planning import counted, first_items, load_text_encoder, sharded, timed
+from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, in_shards, text_encoder, timed
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
-
-CALIBRATION_TEXTS = 256
-"""Number of texts that a plan encodes."""
-_ROW_BYTES = 40
-"""Approximate size of a label and a confidence in bytes."""
 
 
 def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
@@ -93,7 +90,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     folder = finished(writer, _card(settings, names))
     if folder.manifest.complete:
         for label, number in sorted(label_counts(folder).items()):
-            run.progress.say(f"  label {one_line(label):<20} {number:,} texts")
+            run.progress.say(f"  label {left(one_line(label), 20)} {number:,} texts")
     return folder
 
 
@@ -156,20 +153,15 @@ def _columns(row: TextRow, names: Mapping[str, str]) -> dict[str, Any]:
 def plan_classify(settings: ClassifySettings, before: Before) -> Estimate:
     """Encode some of the texts, and extrapolate; all texts are assumed to be kept."""
     rows = (row.text for row in read_text_rows(settings.data, settings.text_column) if row.text)
-    texts, number = first_items(rows, CALIBRATION_TEXTS)
-    count = counted(settings.data, before, number)
-    loading, per_text, _ = timed(partial(load_text_encoder, settings), texts)
+    texts = list(islice(rows, CALIBRATION_TEXTS))
+    count = counted(len(texts) + sum(1 for _ in rows), [settings.data], before)
+    encoder = partial(text_encoder, settings.model, settings)
+    loading, per_text, _ = timed(encoder, texts)
     labelled = [  # the label 0 is valid for all steps that read labels
         {"id": str(row), "text": text, "label": "0", "confidence": 0.0} for row, text in enumerate(texts)
     ]
-    return sharded(
-        loading=loading,
-        shared=per_text * count,
-        size=sum(len(text.encode()) + _ROW_BYTES for text in texts) * count // max(1, len(texts)),
-        rows=count,
-        shards=-(-count // settings.shard_size),
-        sample=pa.Table.from_pylist(labelled, schema=CLASSIFIED_TEXT),
-    )
+    sample, shards = pa.Table.from_pylist(labelled, schema=CLASSIFIED_TEXT), -(-count // settings.shard_size)
+    return in_shards(sample, count, shards, loading=loading, shared=per_text * count)
 
 
 def _card(settings: ClassifySettings, names: Mapping[str, str]) -> Card:

@@ -34,6 +34,7 @@ from pairsmith.steps.search_parts import (
     cut_search,
     neighbour_rows,
     parts_by_index,
+    queries_together,
 )
 
 NeighbourSettings = MineSettings | NegativesSettings
@@ -66,6 +67,11 @@ class SearchPlan:
         needed = needed_vectors(settings.index, width)
         return cls(parts_by_index(sizes, settings.index_rows, needed, most), most, needed)
 
+    @property
+    def both(self) -> bool:
+        """Whether the search is in both directions, between two corpora; else it is that of queries alone."""
+        return "y" in self.most
+
     def trained(self) -> list[tuple[int, str]]:
         """The groups, each with a side of queries, whose index has enough vectors to be trained."""
         others: dict[tuple[int, str], int] = {}
@@ -79,14 +85,8 @@ def run_search(
     plan: SearchPlan,
     load: Callable[[], SideVectors],
     settings: NeighbourSettings,
-    decides: Mapping[str, JSON],
     inputs: Mapping[str, str],
     run: Run,
-    *,
-    indexed: Mapping[str, str],
-    unit: str,
-    title: str,
-    description: str,
 ) -> DatasetFolder:
     """Search the neighbours, and save them in the subfolder ``search``.
 
@@ -97,13 +97,9 @@ def run_search(
         plan: the parts of the search; if there are too many, a ``SettingsError`` is raised.
         load: opens the vectors on the machine of a worker.
         settings: the settings of the step.
-        decides: what decides the neighbours, besides the settings of the search and the texts.
-        inputs: the fingerprints of all encoded texts, by name.
+        inputs: the fingerprints of all encoded texts, by name; in a search in one direction the texts that
+            are searched are called ``corpus``.
         run: the run of the step.
-        indexed: the fingerprints of the encoded texts that the indexes hold, by name.
-        unit: the plural of what the progress counts.
-        title: the title of the folder's card, before the name of the encoder.
-        description: the description in this card.
 
     Returns:
         the folder, with the columns of ``NEIGHBOURS``.
@@ -111,14 +107,12 @@ def run_search(
     if len(plan.parts) > MOST_SHARDS:
         remedy = "leave out --index" if settings.index else "give a larger --search-rows"
         raise SettingsError(f"the search has {len(plan.parts):,} parts, more than {MOST_SHARDS:,}; {remedy}")
-    names = ("index", "index_rows", "recall") if settings.index else ("search_rows",)
-    identity = Identity.of(
-        "search", {name: getattr(settings, name) for name in names} | dict(decides), inputs
-    )
+    identity = Identity.of("search", _deciding(plan, settings), inputs)
     writer = start_part(run.part("search"), identity, NEIGHBOURS, planned=len(plan.parts))
     if not writer.finished:
         where, trained = ExecutorChoice.of(settings), None
         if settings.index and (searched := plan.trained()):
+            indexed = inputs if plan.both else {"corpus": inputs["corpus"]}
             trained = train_indexes(settings.index, load, searched, where, indexed, run.part("indexes"))
         commit_each(
             writer,
@@ -127,26 +121,9 @@ def run_search(
             [part.size for part in plan.parts],
             where,
             title="search",
-            unit=unit,
+            unit=("texts" if settings.index else "inputs") if plan.both else "queries",
         )
-        writer.finish(
-            Card(
-                title=f"{title} under {model_display_name(settings.encoder)}",
-                description=description,
-                columns={
-                    "cell": "the number of the group of texts that was searched, from 0",
-                    "side": "x if the text is an input (or a query), y if it is an output",
-                    "number": "the number of the text in its group, from 0",
-                    "ids": "the numbers of its nearest texts on the other side, the nearest first",
-                    "similarities": "the cosines of the text and these texts",
-                    "recall": "with an index, the share of the true nearest texts that it found in a sample",
-                },
-                provenance="The neighbours were computed from the texts' vectors.",
-                tags=("embeddings",),
-                licence="It contains no texts.",
-                sources=sources_of(models=[settings.encoder]),
-            )
-        )
+        writer.finish(_card(plan, settings.encoder))
     folder = writer.folder()
     if settings.index:
         recall = min(table["recall"][0].as_py() for table in folder.shards("train", ["recall"]))
@@ -155,6 +132,39 @@ def run_search(
             "exact search for a sample"
         )
     return folder
+
+
+def _deciding(plan: SearchPlan, settings: NeighbourSettings) -> dict[str, JSON]:
+    """What decides the neighbours besides the texts, for the fingerprint of the search."""
+    names = ("index", "index_rows", "recall") if settings.index else ("search_rows",)
+    deciding: dict[str, JSON] = {name: getattr(settings, name) for name in names}
+    deciding["neighbours"] = dict(plan.most) if plan.both else plan.most["x"]
+    if settings.index and plan.both:
+        deciding["queries"] = {side: queries_together(count) for side, count in plan.most.items()}
+    return deciding
+
+
+def _card(plan: SearchPlan, encoder: str) -> Card:
+    title, content = "Nearest texts of queries", "For each query the numbers of its nearest texts"
+    if plan.both:
+        title = "Nearest neighbours of two corpora"
+        content = "For each text the numbers of its nearest texts in the other corpus"
+    return Card(
+        title=f"{title} under {model_display_name(encoder)}",
+        description=f"{content}, and their cosines.",
+        columns={
+            "cell": "the number of the group of texts that was searched, from 0",
+            "side": "x if the text is an input (or a query), y if it is an output",
+            "number": "the number of the text in its group, from 0",
+            "ids": "the numbers of its nearest texts on the other side, the nearest first",
+            "similarities": "the cosines of the text and these texts",
+            "recall": "with an index, the share of the true nearest texts that it found in a sample",
+        },
+        provenance="The neighbours were computed from the texts' vectors.",
+        tags=("embeddings",),
+        licence="It contains no texts.",
+        sources=sources_of(models=[encoder]),
+    )
 
 
 def _load_search(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from pairsmith.core.columns import columns, left
 from pairsmith.core.errors import DamagedError, FolderError, InputError, redacted
 from pairsmith.core.paths import Place, place, reaching
 from pairsmith.runs import model_display_name
@@ -86,12 +87,12 @@ def paired_table(against: Mapping[str, Any], rows: str, figures: Mapping[str, Ma
 
     ``against`` is the comparison in ``results.json``; ``rows`` names the items that both evaluations share.
     """
-    width = max(13, *map(len, figures)) + 1
+    width = max(13, *map(columns, figures)) + 1
     lines = [f"compared with {against['folder']} ({against['model']}), over the same {rows}"]
     lines.append(f"{'difference':<{width}}{'×100':>6}  (95 %)")
     for name, figure in figures.items():
         low, high = figure["difference_ci"]
         lines.append(
-            f"{name:<{width}}{figure['difference']:+6.2f}  [{low:+.2f}, {high:+.2f}]  {figure['verdict']}"
+            f"{left(name, width)}{figure['difference']:+6.2f}  [{low:+.2f}, {high:+.2f}]  {figure['verdict']}"
         )
     return "\n".join(lines)

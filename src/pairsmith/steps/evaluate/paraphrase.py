@@ -38,7 +38,7 @@ from pairsmith.steps.evaluate.results import (
 )
 from pairsmith.steps.evaluate.training_splits import training_sources, training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
-from pairsmith.steps.planning import counted, has_no_sample
+from pairsmith.steps.planning import counted, read_first
 from pairsmith.steps.shared import load_options, named
 
 
@@ -153,14 +153,11 @@ def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
         pairs = list(read_paraphrases(settings.data))
         # Without labels, as many negatives are sampled.
         factor = 1 if any(pair.label is not None for pair in pairs) else 2
-        count = factor * counted(settings.data, before, len(pairs))
+        count = factor * counted(len(pairs), [settings.data], before)
     else:
         pairs, _ = paraphrase_pairs(settings.data, settings.seed)
         count = len(pairs)
-    judged_count = 0
-    if judgements := settings.judgements:
-        number = 0 if has_no_sample(judgements, before) else sum(1 for _ in read_pairs(judgements))
-        judged_count = counted(judgements, before, number)
+    _, judged_count = read_first(filter(None, [settings.judgements]), read_pairs, before, 0)
     begun = time.monotonic()
     encoder = load_token_encoder(settings.model, **load_options(settings))
     seconds = time.monotonic() - begun

@@ -147,7 +147,7 @@ def _plan(settings: EvaluateQaSettings, before: Before) -> Estimate:
     return extrapolated(
         partial(answerer, settings, Silent(), untrained=settings.model in before),
         questions,
-        counted(settings.data, before, len(questions)),
+        counted(len(questions), [settings.data], before),
         lambda question: len(question.question) + len(question.context) // 8,
         most=128,
         few=4,

@@ -1,7 +1,7 @@
 """Retrieval: does a model rank the documents that are relevant to a query above all other documents?"""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,7 +34,7 @@ from pairsmith.steps.evaluate.results import (
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, kept_vectors, ranked_grades, retrieve, searcher
 from pairsmith.steps.kept_vectors import remove_vectors
-from pairsmith.steps.planning import counted, first_passages, has_no_sample
+from pairsmith.steps.planning import read_first, read_first_passages
 from pairsmith.steps.shared import refuse_sources
 
 OWN_VECTORS = "vectors-so-far"
@@ -198,10 +198,11 @@ def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> 
         return texts, len(texts), len(data.queries)
     if not settings.corpus:
         return [_STAND_IN], 0, 0
-    texts, text_count = first_passages(settings.corpus, before, CALIBRATION_ITEMS)
-    queries = dict[str, None]()
-    if not has_no_sample(settings.data, before):
-        examples = read_query_examples(to_measure_on(settings.data, "measured on"))
-        queries = dict.fromkeys(example.query for example in examples)
-    query_count = counted(settings.data, before, len(queries))
+    texts, text_count = read_first_passages(settings.corpus, before, CALIBRATION_ITEMS)
+
+    def read(source: str) -> Iterable[str]:
+        examples = read_query_examples(to_measure_on(source, "measured on"))
+        return dict.fromkeys(example.query for example in examples)
+
+    queries, query_count = read_first([settings.data], read, before, CALIBRATION_ITEMS)
     return [*texts, *queries] or [_STAND_IN], text_count + query_count, query_count

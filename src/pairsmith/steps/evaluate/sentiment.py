@@ -147,7 +147,7 @@ def _plan(settings: EvaluateSentimentSettings, before: Before) -> Estimate:
     opinions = list(read_opinions(settings.data)) if settings.data in before else _read(settings)
     texts = [opinion.text for opinion in opinions]
     load = partial(judge, settings, Silent(), untrained=settings.model in before)
-    count = counted(settings.data, before, len(texts))
+    count = counted(len(texts), [settings.data], before)
     return extrapolated(load, texts, count, lambda text: len(text) + 400, most=256)
 
 

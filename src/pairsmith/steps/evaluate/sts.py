@@ -161,7 +161,7 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before) -> Estimate
     return extrapolated(
         partial(encoder_of, settings, Silent()),
         texts,
-        counted(settings.data, before, len(texts)),
+        counted(len(texts), [settings.data], before),
         sum(sizes) * 250,
         seconds=seconds_per_pair * pairs_per_resample * settings.bootstrap * factor,
         few=settings.batch_size,

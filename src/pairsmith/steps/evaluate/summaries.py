@@ -162,7 +162,7 @@ def _with_intervals(scores: RougeScores, bootstrap: int, seed: int) -> dict[str,
 def _plan(settings: EvaluateSummariesSettings, before: Before) -> Estimate:
     """Summarise a sample of the documents."""
     documents = _read(settings)
-    count = counted(settings.data, before, len(documents))
+    count = counted(len(documents), [settings.data], before)
     return extrapolated(
         partial(summarizer, settings, Silent(), fresh_decoder=settings.model in before),
         documents,

@@ -5,16 +5,18 @@ rejects, and writes the card.
 """
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from pydantic import ValidationError
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.paths import display_name, place
+from pairsmith.core.errors import DamagedError, InputError, SettingsError
+from pairsmith.core.paths import MANIFEST, display_name, place
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.labelled_rows import KINDS, read_labelled_rows
 from pairsmith.data.schemas import (
@@ -28,14 +30,18 @@ from pairsmith.data.schemas import (
 )
 from pairsmith.data.splits import Say, split_of, to_train_on
 from pairsmith.data.tasks import TaskSpec
+from pairsmith.data.text import with_full_stop
 from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.methods.dino.training_set import TrainingSet, make_training_set
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
+from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
+from pairsmith.runs.storage import encode_table
 from pairsmith.steps.generate.settings import PostprocessSettings
-from pairsmith.steps.shared import refuse_sources
+from pairsmith.steps.planning import counted
+from pairsmith.steps.shared import check_rows, refuse_sources
 
 SAMPLED = "sampled negatives"
 """The value of ``source`` in sampled negatives (D8), if the rows are a mixture."""
@@ -137,7 +143,14 @@ class PostprocessInput:
     @property
     def task(self) -> TaskSpec | None:
         """The task that the rows were written for, if ``generate`` wrote them."""
-        return TaskSpec.model_validate(self.described) if isinstance(self.described, dict) else None
+        if not isinstance(self.described, dict):
+            return None
+        try:
+            return TaskSpec.model_validate(self.described)
+        except ValidationError:
+            raise DamagedError(
+                f"{self.source}: the task in its {MANIFEST} is no task; run the command that wrote it again"
+            ) from None
 
 
 def read_input(settings: PostprocessSettings, say: Say | None = None) -> PostprocessInput:
@@ -172,6 +185,7 @@ def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[Genera
     own = columns[:-1] if columns[-1:] == [_SOURCE.name] else columns  # of a mixture
     for schema, kind in KINDS:
         if own == schema.names:
+            check_rows(table.schema, [table], schema, where)
             return schema, from_table(table, kind)
     raise InputError(
         f"{where} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "
@@ -179,9 +193,31 @@ def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[Genera
     )
 
 
+def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
+    """Process the rows and extrapolate.
+
+    Rows that an earlier step will make are represented by its sample. A sample does not say what its task is,
+    so the label set is the set of scores in it.
+    """
+    generated = read_input(settings)
+    count = counted(len(generated.rows), [settings.data], before, "train")  # validation is not processed
+    factor, begun = count / max(len(generated.rows), 1), time.monotonic()
+    training_set = make_training_set(generated.rows, generated.task, settings.options)
+    splits = {"train": training_set.train, "validation": training_set.validation}
+    tables = {split: to_table(rows, generated.schema) for split, rows in splits.items()}
+    size = sum(len(encode_table(table)) for table in tables.values())
+    return Estimate(
+        seconds=(time.monotonic() - begun) * factor,
+        memory=peak_memory(),
+        disk=round(size * factor) + FOLDER_BYTES + SHARD_BYTES,
+        rows={split: round(table.num_rows * factor) for split, table in tables.items()},
+        sample=pa.concat_tables(tables.values()),
+    )
+
+
 def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Mapping[str, int]) -> Card:
     written = "Rows written by a language model from instructions" if generated.models else "Labelled rows"
-    sentences = [generated.task.description] if generated.task else []
+    sentences = [with_full_stop(generated.task.description)] if generated.task else []
     sources = sources_of(data=[split_of(generated.source)[0]])
     by_model = bool(generated.models) or any(credit.role == "model" for credit in sources.credits)
     sentences.append(f"{written}, without duplicates.")

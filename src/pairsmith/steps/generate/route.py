@@ -18,6 +18,7 @@ from pairsmith.core.errors import SettingsError, WorkerError
 from pairsmith.core.model_names import model_revision, resolve_model
 from pairsmith.core.paths import is_url
 from pairsmith.data.tasks import Decoding, TaskSpec, load_task
+from pairsmith.data.text import with_full_stop
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import is_remote, remote_revision
 from pairsmith.runs import (
@@ -253,7 +254,7 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
         title=f"{task.name}: {what} written by {model}",
         description=" ".join(
             [
-                task.description,
+                with_full_stop(task.description),
                 f"The language model `{model}` wrote {written}, following an instruction for each label. A "
                 f"row's {label} is the one that it was written for: expect some to be wrong.",
                 f"{decoding.rule.capitalize()} kept it from writing texts that fit a label's counter-labels "

@@ -25,7 +25,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.fields import OnePer
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.settings import option_name
-from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
+from pairsmith.data.schemas import ANSWERS, REJECT, Reject, rows_at, to_table
 from pairsmith.methods.mining.ranking import (
     Numbers,
     Ranking,
@@ -44,21 +44,25 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import TrainingRows, open_training_rows
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import JSON, mapped_table, scratch_file
 from pairsmith.steps.corpora.judges import (
+    LEARNED_FROM,
     cue_for,
     judge_examples,
     likelihood_record,
     refuse_unreadable,
     text_columns,
+    timed_judge,
     warn_of_equal_scores,
 )
 from pairsmith.steps.judging import SCORES_OF_PAIRS, judge_pairs
 from pairsmith.steps.mine.settings import FilterSettings
-from pairsmith.steps.shared import hashes, refuse_sources
+from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, in_shards
+from pairsmith.steps.shared import check_rows, hashes, refuse_sources
 
 SHARD_ROWS = 100_000
 """Largest number of rows, and of rejects, in a shard."""
@@ -78,6 +82,10 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     training_rows = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, schema = training_rows.folder, training_rows.folder.schema()
     columns = text_columns(schema.names, source, settings.judge)
+    needed = pa.schema([(name, ANSWERS if name == "answers" else pa.string()) for name in ("id", *columns)])
+    check_rows(schema, training_rows.batches(needed.names), needed, training_rows.source)
+    if {"margin", "score"} <= set(schema.names):  # the score is replaced, so that it may be missing
+        check_rows(schema, [], pa.schema([("score", pa.float64())]), training_rows.source)
     if settings.judge != "margin":
         refuse_unreadable(training_rows, columns, settings.judge)
     if settings.judge == "likelihood" and "answers" not in columns:
@@ -271,6 +279,25 @@ def most_kept(settings: FilterSettings, count: int) -> int:
     """How many of ``count`` pairs ``best`` and ``share`` keep at most."""
     share = 1.0 if settings.share is None else settings.share
     return min(count, settings.best or count, share_of(share, count))
+
+
+def plan_filter_pairs(settings: FilterSettings, before: Before) -> Estimate:
+    """Estimate ``filter``: judge a sample of the pairs."""
+    pairs = open_training_rows(settings.pairs, "judged")
+    sample, count = pairs.head(CALIBRATION_TEXTS), counted(len(pairs), [settings.pairs], before, "train")
+    loading = per_pair = 0.0
+    if settings.judge != "margin":
+        loading, per_pair = timed_judge(settings.judging(), before, sample)
+    if settings.judge == "likeness":  # its classifier is trained on encoded pairs before
+        loading += per_pair * min(count, LEARNED_FROM)
+    return in_shards(
+        sample,
+        most_kept(settings, count),
+        -(-count // settings.shard_size),
+        loading=loading,
+        shared=per_pair * count,
+        size=sample.nbytes * count // max(1, sample.num_rows),
+    )
 
 
 _JUDGES = {

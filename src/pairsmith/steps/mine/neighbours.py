@@ -11,13 +11,12 @@ import torch
 
 from pairsmith.core.errors import InputError
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.runs.storage import JSON
 from pairsmith.search.permitted import SPARE
 from pairsmith.steps.corpora.encoded import Encoded
 from pairsmith.steps.corpora.indexes import SideVectors
 from pairsmith.steps.corpora.search import SearchPlan, run_search
 from pairsmith.steps.mine.settings import MineSettings
-from pairsmith.steps.search_parts import SearchGroup, queries_together
+from pairsmith.steps.search_parts import SearchGroup
 
 
 def shared_groups(x: Encoded, y: Encoded) -> list[SearchGroup]:
@@ -58,21 +57,7 @@ def find_neighbours(
     groups, most = shared_groups(x, y), neighbours_per_side(settings)
     sizes = [(len(group.x), len(group.y)) for group in groups]
     plan = SearchPlan.of(sizes, most, x.vectors.width, settings)
-    decides: dict[str, JSON] = {"neighbours": most}
-    if settings.index:
-        decides["queries"] = {side: queries_together(count) for side, count in most.items()}
-    folder = run_search(
-        plan,
-        partial(_open_vectors, x, y),
-        settings,
-        decides,
-        inputs,
-        run,
-        indexed=inputs,
-        unit="texts" if settings.index else "inputs",
-        title="Nearest neighbours of two corpora",
-        description="For each text the numbers of its nearest texts in the other corpus, and their cosines.",
-    )
+    folder = run_search(plan, partial(_open_vectors, x, y), settings, inputs, run)
     if settings.index:
         _report_untrained(plan, settings.index, run)
     return folder, groups

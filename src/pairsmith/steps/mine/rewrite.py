@@ -3,7 +3,7 @@
 pairs -> answers in their passages, or documents -> generated questions, or summaries -> rows
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.data.examples import answer_in_passage
 from pairsmith.data.filters import DUPLICATE, EMPTY
 from pairsmith.data.readers import text_id
-from pairsmith.data.schemas import REJECT, Reject, to_table
+from pairsmith.data.schemas import ANSWERS, REJECT, Reject, text_schema, to_table
 from pairsmith.models.text_generator import TextGenerator, generate_outputs, load_text_generator, shortest_of
 from pairsmith.runs import (
     Card,
@@ -27,6 +27,7 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.identity import Identity
@@ -41,14 +42,21 @@ from pairsmith.runs.mapped import (
 )
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import RewriteSettings
-from pairsmith.steps.shared import load_options, refuse_sources
+from pairsmith.steps.planning import counted, in_shards, timed
+from pairsmith.steps.shared import check_rows, load_options, refuse_sources
 
-_NEEDED = {"reading": ("input", "context", "answers"), "summaries": ("input", "output")}
+_NEEDED: Mapping[str, pa.Schema] = {
+    "reading": pa.schema([*text_schema("id", "input", "output", "context"), ("answers", ANSWERS)]),
+    "summaries": text_schema("id", "input", "output"),
+}
 """The columns that pairs need, by kind."""
 _ORIGINAL = ("margin", "score", "input_id", "output_id")
 """Columns that score or identify the original pair, and do not apply to the rewritten one."""
 _WRITTEN = {"reading": "input", "summaries": "output"}
 """The column of the pairs that the model writes, by kind."""
+
+_TRIED = 16
+"""Number of texts that a plan has the model write."""
 
 
 def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
@@ -137,13 +145,14 @@ def model_inputs(pairs: pa.Table, kind: str) -> list[str]:
 
 
 def check_pair_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
-    """Check that the pairs have the columns that their kind needs."""
+    """Check that the pairs have the columns that their kind needs, and values in them."""
     needed = _NEEDED[settings.kind]
-    if missing := [name for name in needed if name not in pairs.column_names]:
+    if missing := [name for name in needed.names if name not in pairs.column_names]:
         raise InputError(
-            f"{settings.pairs}: pairs of kind {settings.kind} have the columns {', '.join(needed)}; "
+            f"{settings.pairs}: pairs of kind {settings.kind} have the columns {', '.join(needed.names)}; "
             f"{', '.join(missing)} missing"
         )
+    check_rows(pairs.schema, [pairs], needed, settings.pairs)
 
 
 def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> RowsAndRejects:
@@ -165,6 +174,26 @@ def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> RowsAn
         else:
             rejects.append(Reject.of(new["id"], EMPTY, "the model wrote nothing", new))
     return pa.Table.from_pylist(rows, schema=pairs.schema), to_table(rejects, REJECT)
+
+
+def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
+    """Estimate ``rewrite``: generate a few of the texts."""
+    pairs = open_training_rows(settings.pairs, "rewritten")
+    sample = pairs.head(_TRIED)
+    check_pair_columns(sample, settings)
+    count = counted(len(pairs), [settings.pairs], before, "train")
+    count = min(count, settings.best or count)
+
+    def load() -> Callable[..., list[str]]:
+        options = load_options(settings)
+        fresh = settings.model in before
+        return text_writer(
+            load_text_generator(settings.model, settings.kind, fresh_decoder=fresh, **options), settings
+        )
+
+    loading, per_text, _ = timed(load, model_inputs(sample, settings.kind), few=1)
+    shards, tokens = -(-count // settings.shard_size), count * settings.tokens
+    return in_shards(sample, count, shards, loading=loading, shared=per_text * count, tokens=tokens)
 
 
 def _card(settings: RewriteSettings, source: DatasetFolder) -> Card:

@@ -4,8 +4,9 @@ sources -> rows of one kind -> without duplicates -> a share of each source -> r
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import nothing_to_do
 from pairsmith.runs.seeds import generator
 from pairsmith.steps.mix.settings import MixSettings
-from pairsmith.steps.planning import counted, first_items
+from pairsmith.steps.planning import read_first
 from pairsmith.steps.shared import hashes, refuse_sources
 
 _SAMPLE = 1_000
@@ -270,9 +271,10 @@ def plan_mix(settings: MixSettings, before: Before) -> Estimate:
     counts, samples = [], dict[str, list[Row]]()
     kinds = mixed_kinds({source: row_kind(source) for source in settings.data}, settings)
     for source, kind in kinds.items():
-        rows = (row for row in kind.read(to_train_on(source, "mixed")) if is_complete(row, kind))
-        samples[source], number = first_items(rows, _SAMPLE)
-        counts.append(counted(source, before, number, "train"))
+        samples[source], count = read_first(
+            [source], partial(_complete_rows, kind), before, _SAMPLE, split="train"
+        )
+        counts.append(count)
     kind = kinds[settings.data[0]]
     mixture = mixed(samples, kind, settings, {})
     row_count = sum(shares(counts, settings.weight, settings.rows))
@@ -284,6 +286,10 @@ def plan_mix(settings: MixSettings, before: Before) -> Estimate:
         rows={"train": row_count},
         sample=pa.Table.from_pylist(mixture.rows, pa.schema([*kind.schema, ("source", pa.string())])),
     )
+
+
+def _complete_rows(kind: RowKind, source: str) -> Iterator[Row]:
+    return (row for row in kind.read(to_train_on(source, "mixed")) if is_complete(row, kind))
 
 
 def _card(

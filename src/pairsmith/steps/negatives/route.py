@@ -5,8 +5,11 @@ or scores of a judge -> negatives: the candidates that score clearly lower than 
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
+import pyarrow as pa
 
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError
@@ -25,22 +28,37 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import ScratchFiles
-from pairsmith.steps.judging import SCORE_OF_TEXT
+from pairsmith.search.exact import one_way_search
+from pairsmith.steps.judging import SCORE_OF_TEXT, seconds_to_judge
 from pairsmith.steps.negatives.choosing import choose_negatives, shard_of_rows
 from pairsmith.steps.negatives.encoding import EncodedPositives, encode_all
 from pairsmith.steps.negatives.false_negatives import LabelledQueries
 from pairsmith.steps.negatives.judging import score
 from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE, QueryPairs, collect_pairs
-from pairsmith.steps.negatives.search import find_candidates
+from pairsmith.steps.negatives.search import find_candidates, neighbours_per_query
 from pairsmith.steps.negatives.settings import NegativesSettings
+from pairsmith.steps.planning import (
+    CALIBRATION_TEXTS,
+    NEIGHBOUR_BYTES,
+    evenly_spaced,
+    in_shards,
+    read_first,
+    read_first_passages,
+    search_seconds,
+    text_encoder,
+    timed,
+)
 from pairsmith.steps.search_parts import NeighbourFile, check_index, ids_of_stored
 from pairsmith.steps.shared import hashes, refuse_sources
 
 SHARD_ROWS = 10_000
 """Largest number of pairs in a shard."""
+_TRIED_SEARCH = (512, 32_768)
+"""Numbers of queries and of texts that a plan compares."""
 
 
 def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
@@ -167,6 +185,64 @@ def _false_negatives(
     return (
         f"labelled as positives, for {len(labelled):,} labelled queries: {shares[0]} of the negatives, and "
         f"{shares[1]} of all texts at these ranks"
+    )
+
+
+def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
+    """Estimate ``negatives``: encode and judge a sample of texts, and search random vectors.
+
+    The time of the search is proportional to the number of queries times the number of texts. A search with
+    an index is estimated as an exact one, which takes longer, and each pair is counted as a query of its own.
+    """
+
+    def read(source: str) -> Iterator[tuple[str, str]]:
+        rows = _query_pairs(to_train_on(source, "taken"), settings)
+        return ((row.query, row.positive) for row in rows if row.query and row.positive)
+
+    pairs, pair_count = read_first([settings.pairs], read, before)
+    corpus, text_count = read_first_passages(settings.corpus, before, column=settings.corpus_column)
+    queries, texts = [query for query, _ in pairs], evenly_spaced(corpus, CALIBRATION_TEXTS)
+    if not (queries and texts):
+        raise InputError(f"{settings.pairs}: the pairs or the corpus have no texts to try")
+    # 1. Time encoding, search and judging.
+    load = cache(partial(text_encoder, settings.encoder, settings))
+    loading, per_query, vectors = timed(load, queries)
+    _, per_text, _ = timed(load, texts)
+    encoding, most, width = per_text * text_count, neighbours_per_query(settings), vectors.shape[1]
+    per_product = search_seconds(one_way_search, most, width, *_TRIED_SEARCH)
+    seconds = per_query * pair_count + encoding + per_product * pair_count * text_count
+    if settings.judge:
+        ranks = settings.last_rank - settings.first_rank + 1
+        judged = 1 + (settings.negatives if settings.drawn_before_scores else ranks)
+        judge_loading, per_score = seconds_to_judge(settings.judging(), before, queries, texts)
+        loading, seconds = loading + judge_loading, seconds + per_score * pair_count * judged
+    # 2. Count bytes: vectors and texts, neighbours, and rows of a query, a positive and its negatives.
+    length = sum(len(text.encode()) for text in texts) // len(texts)
+    vector_bytes = (pair_count + text_count) * np.dtype(settings.vector_dtype).itemsize * width
+    encoded = vector_bytes + text_count * length
+    rows = [
+        {
+            **dict.fromkeys(("id", "query_id", "positive_id"), str(number)),
+            **{"query": query, "positive": positive, "score": 0.5, "scores": [0.4] * settings.negatives},
+            "negatives": [texts[(number + k) % len(texts)] for k in range(settings.negatives)],
+            "negative_ids": [str(k) for k in range(settings.negatives)],
+        }
+        for number, (query, positive) in enumerate(pairs)
+    ]
+    estimate = in_shards(
+        pa.Table.from_pylist(rows, NEGATIVES),
+        pair_count,
+        -(-pair_count // settings.shard_size) - (-text_count // settings.shard_size),
+        loading=loading,
+        shared=seconds,
+        size=encoded + pair_count * (most * NEIGHBOUR_BYTES + length * (settings.negatives + 2)),
+    )
+    similarities = int(min(settings.memory * 2**30, 4.0 * settings.search_rows * text_count / 64))
+    return replace(
+        estimate,
+        memory=estimate.memory + vector_bytes + similarities,
+        scratch=encoded + pair_count * most * 8,  # bytes of a neighbour in a scratch file
+        encoding=encoding,
     )
 
 

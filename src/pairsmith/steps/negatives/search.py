@@ -62,21 +62,11 @@ def find_nearest(
 ) -> DatasetFolder:
     """Search the nearest texts of each query; returns the folder of the search (``run_search``).
 
-    ``inputs`` are the fingerprints of the encoded queries and of the encoded corpus, by name.
+    ``inputs`` are the fingerprints of the encoded ``queries`` and of the encoded ``corpus``.
     """
     most = {"x": neighbours_per_query(settings)}
-    return run_search(
-        SearchPlan.of([(len(queries), len(corpus))], most, queries.width, settings),
-        partial(_open_vectors, queries, corpus),
-        settings,
-        {"neighbours": most["x"]},
-        inputs,
-        run,
-        indexed={"corpus": inputs["corpus"]},
-        unit="queries",
-        title="Nearest texts of queries",
-        description="For each query the numbers of its nearest texts, and their cosines.",
-    )
+    plan = SearchPlan.of([(len(queries), len(corpus))], most, queries.width, settings)
+    return run_search(plan, partial(_open_vectors, queries, corpus), settings, inputs, run)
 
 
 def _open_vectors(queries: VectorFile, corpus: Encoded) -> SideVectors:

@@ -6,7 +6,7 @@ distinct questions -> rows
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -46,6 +46,7 @@ from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
     RowsAndRejects,
+    commit_each,
     equal_shards,
     finished,
     nothing_to_do,
@@ -58,8 +59,11 @@ from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.questions.relabel import kept
 from pairsmith.steps.questions.reused import EarlierQuestions
 from pairsmith.steps.questions.settings import AskSettings
-from pairsmith.steps.reuse import Reuse, WithEarlier, commit_reusing, is_complete
+from pairsmith.steps.reuse import ShardWithEarlier, commit_kept, is_complete, without_earlier
 from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
+
+ShardOfTexts = ShardWithEarlier[Document, Passage]
+"""A shard of texts, each with its passages that have questions of an earlier run."""
 
 _KIND_NAMES = {
     "encoder-decoder": "a model with an encoder and a decoder",
@@ -113,19 +117,31 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         limits = passage_limits(settings, count, decides, run)
     if writer.finished:
         return nothing_to_do(writer)
-    reuse = None
+    fill: Callable[[RecordShard[Document]], ShardOfTexts] = without_earlier
+
+    def shards(numbers: Sequence[int]) -> Iterator[ShardOfTexts]:
+        return map(fill, record_shards(partial(texts, settings), shard_size, numbers))
+
     if earlier is not None and settings.reuse:
         cutter = load_generator(settings.model_copy(update={"device": META}))
         writer_of_kept = _QuestionWriter(settings, limits, cutter)
         fill = partial(earlier.filled, writer_of_kept.passages)
-        reuse = Reuse(fill, writer_of_kept.write, settings.reuse, "passages", "questions")
-    commit_reusing(
+        commit_kept(
+            writer,
+            shards,
+            sizes,
+            writer_of_kept.write,
+            path=settings.reuse,
+            items="passages",
+            rows="questions",
+            unit="texts",
+        )
+    commit_each(
         writer,
         partial(_load_worker, settings, models, limits),
-        partial(record_shards, partial(texts, settings), shard_size),
+        shards,
         sizes,
         ExecutorChoice.of(settings),
-        reuse=reuse,
         title="ask",
         unit="texts",
         model="" if settings.model == CLOZE else settings.model,
@@ -225,7 +241,7 @@ def _sampling_key(seed: int, passage: Passage) -> int:
 
 def _load_worker(
     settings: AskSettings, models: Mapping[str, str], limits: Sequence[int] | None, worker: int
-) -> Work[RecordShard[WithEarlier[Document, Passage]], RowsAndRejects]:
+) -> Work[ShardOfTexts, RowsAndRejects]:
     """Load the question generator; returns the function that makes a shard's rows and rejects."""
     if models_of(settings) != models:
         raise ModelError(f"model {settings.model}: worker {worker} finds different weights under this name")
@@ -254,7 +270,7 @@ class _QuestionWriter:
         ]
         return sampled, too_long
 
-    def write(self, shard: RecordShard[WithEarlier[Document, Passage]], advance: Advance) -> RowsAndRejects:
+    def write(self, shard: ShardOfTexts, advance: Advance) -> RowsAndRejects:
         """The rows and rejects of a shard, sorted by passage.
 
         Rejects for passages that are too long come first. Passages of an earlier run keep their questions.

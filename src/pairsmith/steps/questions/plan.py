@@ -1,9 +1,8 @@
-"""Cost estimates of ``ask`` and ``relabel``, extrapolated from a sample that is processed."""
+"""The cost estimate of ``ask``, extrapolated from a few texts about which questions are generated."""
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -12,21 +11,18 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.model_files import META
 from pairsmith.data.documents import Document
 from pairsmith.data.kept_columns import refuse_missing_columns
-from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
+from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.schemas import Reject
-from pairsmith.data.splits import to_train_on
-from pairsmith.data.squad import open_passages, open_questions
+from pairsmith.data.squad import open_passages
 from pairsmith.methods.quip.causal_generator import CausalGenerator
-from pairsmith.methods.quip.method import label_questions
 from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.heads import writes_as
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS
-from pairsmith.models.reader import load_reader
 from pairsmith.models.text_generator import add_marker, load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.mapped import RecordShard
-from pairsmith.steps.planning import counted, evenly_spaced, first_items, sharded, timed
+from pairsmith.steps.planning import evenly_spaced, in_shards, read_first, timed
 from pairsmith.steps.questions.ask import (
     checked_kind,
     identity_of,
@@ -35,15 +31,11 @@ from pairsmith.steps.questions.ask import (
     schema_of,
     texts,
 )
-from pairsmith.steps.questions.relabel import kept, relabelled_rows
 from pairsmith.steps.questions.reused import EarlierQuestions
-from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
-from pairsmith.steps.shared import load_options
+from pairsmith.steps.questions.settings import AskSettings
 
-CALIBRATION_TEXTS = 8
-CALIBRATION_QUESTIONS = 64
-MOST_QUESTIONS = 2_000
-"""Largest number of questions of each source from which the sample is drawn."""
+_TRIED = 8
+"""About the number of texts on which questions are generated."""
 
 
 def plan_ask(settings: AskSettings, before: Before) -> Estimate:
@@ -60,82 +52,55 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     if settings.reuse and not (untrained or settings.sample):
         identity = identity_of(settings, checked_kind(settings), models_of(settings))
         earlier = EarlierQuestions.open(settings.reuse, identity)
-    # 1. Load the generator, and cut the first texts into passages.
-    new, known = _first_texts(settings, before, earlier)
-    documents, all_texts = new.first or known.first, new.count + known.count
-    once = settings.model_copy(update={"tries": 1} | ({} if new.first else {"device": META}))
+
+    def read(source: str, reused: bool) -> Iterator[Document]:
+        for document in texts(settings.model_copy(update={"inputs": [source]})):
+            if (earlier is not None and earlier.has(document)) == reused:
+                yield document
+
+    new, new_count = read_first(settings.inputs, partial(read, reused=False), before, _TRIED)
+    old, old_count = (
+        read_first(settings.inputs, partial(read, reused=True), before, _TRIED) if earlier else ([], 0)
+    )
+    if not (new or old):
+        raise InputError(f"{', '.join(settings.inputs)}: there are no texts to ask about")
+    # 1. Load the generator, and generate questions on new texts, if there are any.
+    once = settings.model_copy(update={"tries": 1} | ({} if new else {"device": META}))
     generator = _untrained(once) if untrained else load_generator(once)
-    of_texts, _ = cut_passages(generator, documents)
-    passages = [passage for text_passages in of_texts[: len(new.first)] for passage in text_passages]
-    reused = _reused_questions(earlier, generator, known.first)
+    documents = evenly_spaced(new or old, _TRIED)
     loading = time.monotonic() - started
-    # 2. Time the cutting and the generation.
-    cutting = _seconds(lambda: cut_passages(generator, documents)) / len(documents)
-    generating = _seconds(lambda: generator.generate(passages)) / len(documents)
+    _, cutting, (of_texts, _) = timed(lambda: partial(cut_passages, generator), documents, few=1)
+    passages = [passage for of_text in of_texts for passage in of_text] if new else []
+    begun = time.monotonic()
+    generator.generate(passages)
+    generating = (time.monotonic() - begun) / len(documents)
     if untrained and isinstance(generator, CausalGenerator):
         rejects = [reject for passage in passages for reject in passage.rejects]
         generating *= _complete_factor(rejects, sum(passage.outputs for passage in passages))
-    # 3. Extrapolate to all texts.
+    # 2. Extrapolate to all texts, of which fewer are asked about if passages are sampled.
     if earlier or settings.sample:
-        loading += cutting * all_texts  # to look for earlier rows, or to sample passages
-    text_count = float(new.count)
+        loading += cutting * (new_count + old_count)  # to look for earlier rows, or to sample passages
+    text_count = float(new_count)
     if settings.sample:
         most = settings.sample * len(settings.inputs)
-        text_count *= min(1.0, most * len(documents) / max(1, len(passages) * new.count))
+        text_count *= min(1.0, most * len(documents) / max(1, len(passages) * new_count))
     questions = [question for passage in passages for question in passage.questions.values()]
     if untrained or not questions:
         questions = [
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
-    rows = [question.columns() for question in questions or reused]
-    sample = pa.Table.from_pylist(rows, schema=schema_of(settings))
-    new_count = round(len(questions) * text_count / len(documents))
-    question_count = new_count + round(len(reused) * known.count / max(1, len(known.first)))
-    return sharded(
+    reused = _reused_questions(earlier, generator, old)
+    sample = [question.columns() for question in questions or reused]
+    question_count = round(len(questions) * text_count / len(documents))
+    all_texts = new_count + old_count
+    return in_shards(
+        pa.Table.from_pylist(sample, schema=schema_of(settings)),
+        question_count + round(len(reused) * old_count / max(1, len(old))),
+        -(-all_texts // (settings.shard_size or settings.shard_bounds.pick(all_texts))),
         loading=loading,
         shared=generating * text_count,
-        size=round(sample.nbytes * question_count / max(1, len(sample))),
-        rows=question_count,
-        shards=-(-all_texts // (settings.shard_size or settings.shard_bounds.pick(all_texts))),
-        tokens=new_count * 20,
-        sample=sample,
+        tokens=question_count * 20,
     )
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    """How many seconds the work takes."""
-    begun = time.monotonic()
-    work()
-    return time.monotonic() - begun
-
-
-@dataclass(slots=True)
-class _Texts:
-    """The first texts of a set, and the number of all texts in it."""
-
-    first: list[Document] = field(default_factory=list)
-    count: int = 0
-
-
-def _first_texts(
-    settings: AskSettings, before: Before, earlier: EarlierQuestions | None
-) -> tuple[_Texts, _Texts]:
-    """The texts that are new, and those whose questions ``earlier`` has.
-
-    The first texts are taken from all sources that exist, and from the sample of each earlier step's output.
-    """
-    sides = _Texts(), _Texts()
-    existing = [source for source in settings.inputs if source not in before]
-    for sources in (existing, *([source] for source in settings.inputs if source in before)):
-        numbers = [0, 0]
-        for document in texts(settings.model_copy(update={"inputs": sources})):
-            side = int(earlier is not None and earlier.has(document))
-            if numbers[side] < CALIBRATION_TEXTS:
-                sides[side].first.append(document)
-            numbers[side] += 1
-        for side, number in enumerate(numbers):
-            sides[side].count += counted(sources[0], before, number) if sources else 0
-    return sides
 
 
 def _reused_questions(
@@ -174,35 +139,3 @@ def _stand_in(text: str, number: int) -> GeneratedQuestion:
     span = text.index(word), text.index(word) + len(word)
     question = "Who was it that did this in the year before?"
     return GeneratedQuestion(str(number), text, question, word, span, span)
-
-
-def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
-    """Estimate ``relabel``: answer a sample of the questions."""
-    refuse_missing_columns(("--keep-column", settings.data, settings.keep_column), opened=open_questions)
-    questions, count = list[GeneratedQuestion](), 0
-    for source in settings.data:
-        source_questions = read_generated_questions(to_train_on(source, "answered"), kept(settings))
-        first, number = first_items(source_questions, MOST_QUESTIONS)
-        questions += first
-        count += counted(source, before, number)
-    if not questions:
-        raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
-    untrained = settings.model in before
-
-    def load() -> Callable[[Sequence[GeneratedQuestion]], list[GeneratedQuestion]]:
-        teacher = load_reader(
-            settings.model, fresh_head=untrained, perceptrons=True, **load_options(settings)
-        )
-        return partial(label_questions, teacher=teacher, top=settings.top, batch_tokens=settings.batch_tokens)
-
-    sample = evenly_spaced(questions, CALIBRATION_QUESTIONS)
-    loading, per_question, labelled = timed(load, sample, few=4)
-    rows = relabelled_rows([question for question in labelled if question.answer], settings)
-    return sharded(
-        loading=loading,
-        shared=per_question * count,
-        size=rows.nbytes * count // len(sample),
-        rows=count,
-        shards=-(-count // (settings.shard_size or settings.shard_bounds.pick(count))),
-        sample=rows,
-    )

@@ -4,7 +4,7 @@ questions on passages -> the teacher's distributions over starts and ends, the 8
 questions whose answer is likely enough and agrees with the generated answer, if the settings say so -> rows
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
@@ -33,6 +33,7 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.begun import shard_size_of
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
@@ -45,8 +46,13 @@ from pairsmith.runs.mapped import (
     record_shards,
 )
 from pairsmith.runs.work import Advance, Work
+from pairsmith.steps.planning import evenly_spaced, in_shards, read_first, timed
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
+
+_TRIED = 64
+"""Number of questions that a plan has answered, of the first ``_READ`` of each source."""
+_READ = 2_000
 
 
 def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
@@ -150,6 +156,29 @@ def relabelled_rows(labelled: Sequence[GeneratedQuestion], settings: RelabelSett
     """The rows of labelled questions, as ``RELABELLED`` with the columns to keep."""
     rows = [question.columns() for question in labelled]
     return pa.Table.from_pylist(rows, schema=kept_schema(RELABELLED, kept(settings)))
+
+
+def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
+    """Estimate ``relabel``: answer a sample of the questions."""
+    refuse_missing_columns(("--keep-column", settings.data, settings.keep_column), opened=open_questions)
+
+    def read(source: str) -> Iterator[GeneratedQuestion]:
+        return read_generated_questions(to_train_on(source, "answered"), kept(settings))
+
+    def load() -> Callable[[Sequence[GeneratedQuestion]], list[GeneratedQuestion]]:
+        fresh_head = settings.model in before
+        teacher = load_reader(
+            settings.model, fresh_head=fresh_head, perceptrons=True, **load_options(settings)
+        )
+        return partial(label_questions, teacher=teacher, top=settings.top, batch_tokens=settings.batch_tokens)
+
+    first, count = read_first(settings.data, read, before, _READ)
+    if not first:
+        raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
+    loading, per_question, labelled = timed(load, evenly_spaced(first, _TRIED), few=4)
+    sample = relabelled_rows([question for question in labelled if question.answer], settings)
+    shards = -(-count // (settings.shard_size or settings.shard_bounds.pick(count)))
+    return in_shards(sample, count, shards, loading=loading, shared=per_question * count)
 
 
 def _card(settings: RelabelSettings) -> Card:

@@ -5,8 +5,10 @@ repeat no earlier one -> rows
 """
 
 import json
+import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +34,7 @@ from pairsmith.data.text.folding import folded
 from pairsmith.data.text_keys import text_keys
 from pairsmith.methods.retrieval.chunks import cut_sections
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, sources_of
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.folder import REJECTS
 from pairsmith.runs.identity import Identity
@@ -48,6 +51,7 @@ from pairsmith.runs.mapped import (
 from pairsmith.runs.sorting import first_of_each
 from pairsmith.runs.storage import hash_json
 from pairsmith.runs.work import Advance, Work
+from pairsmith.steps.planning import counted, has_no_sample, in_shards
 from pairsmith.steps.retrieval.settings import ChunkSettings
 from pairsmith.steps.shared import hashes, refuse_sources
 
@@ -56,6 +60,8 @@ _CUT: pa.Schema = pa.schema([*CHUNK, ("key", pa.string())])
 
 _NAMED = 3
 """Largest number of unreadable documents that the progress names; the rejects list all of them."""
+_TRIED = 32
+"""About the number of documents that a plan cuts."""
 
 
 def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
@@ -185,6 +191,28 @@ def document_chunks(document: SourceDocument, settings: ChunkSettings) -> tuple[
         )
     ]
     return pa.Table.from_pylist(rows, _CUT), [_reject(document, fault) for fault in parsed.faults]
+
+
+def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
+    """Estimate ``chunk``: cut evenly spaced documents of the sources; copies are not taken into account."""
+    begun = time.monotonic()
+    sources = [source for source in settings.documents if not has_no_sample(source, before)]
+    readable = settings.model_copy(update={"documents": sources})
+    number = count_documents(documents(readable)).documents if sources else 0
+    sample = list(islice(documents(readable), 0, None, max(1, number // _TRIED)))
+    count = counted(number, settings.documents, before)
+    loading = time.monotonic() - begun
+    tables = [document_chunks(document, settings)[0] for document in sample]
+    chunks = pa.concat_tables([CHUNK.empty_table(), *(table.select(CHUNK.names) for table in tables)])
+    factor = count / max(1, len(sample))
+    return in_shards(
+        chunks,
+        round(chunks.num_rows * factor),
+        -(-count // settings.shard_size),
+        loading=loading,
+        shared=(time.monotonic() - begun - loading) * factor,
+        size=round(2 * chunks.nbytes * factor),  # chunks are saved with and without copies
+    )
 
 
 def _reject(document: SourceDocument, fault: DocumentFault) -> Reject:

@@ -7,8 +7,9 @@ earlier one -> rows
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +33,23 @@ from pairsmith.runs import (
     resolve_dtype,
     sources_of,
 )
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import equal_shards, finished, nothing_to_do, start_part
 from pairsmith.runs.storage import hash_bytes, scratch_file
+from pairsmith.search.exact import nearest
 from pairsmith.steps.corpora.corpus import Corpus, encode_corpus
 from pairsmith.steps.corpora.judges import warn_of_equal_scores
-from pairsmith.steps.judging import SCORE_OF_TEXT, judge_texts
+from pairsmith.steps.judging import SCORE_OF_TEXT, judge_texts, seconds_to_judge
+from pairsmith.steps.planning import (
+    CALIBRATION_TEXTS,
+    counted,
+    in_shards,
+    read_first_passages,
+    search_seconds,
+    text_encoder,
+    timed,
+)
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
 from pairsmith.steps.retrieval.query_rows import ChunkTexts, EvaluationQueries, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
@@ -310,6 +322,36 @@ def _report(decision: _Decision, share: float, run: Run) -> None:
         run.progress.say(f"{consistent:,} of {total:,} queries lead back to their chunks")
     if low:
         run.progress.say(f"{low:,} of these {consistent:,} are left out because of the judge's scores")
+
+
+def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Estimate:
+    """Estimate ``filter-queries``: encode and judge a sample of texts, and search random vectors.
+
+    The time of the search is proportional to the number of queries times the number of chunks. The estimate
+    assumes that all queries are kept.
+    """
+    query_source = QuerySource.find(to_train_on(settings.queries, "filtered"))
+    count = counted(query_source.rows, [settings.queries], before)
+    written = WrittenQueries.of(next(query_source.tables()), settings.queries)
+    queries = [text for text in islice(written.texts(), CALIBRATION_TEXTS) if text]
+    chunks, chunk_count = read_first_passages(settings.corpus, before, column=settings.corpus_column)
+    query_count = count + len(read_evaluation(settings))
+    load = cache(partial(text_encoder, settings.encoder, settings))
+    loading, seconds, size = 0.0, 0.0, written.table.nbytes * count // len(written)
+    for texts, total in ((queries, query_count), (chunks, chunk_count)):
+        own_loading, per_text, vectors = timed(load, texts)
+        encoding = per_text * total  # at the end that of the chunks
+        loading, seconds = loading + own_loading, seconds + encoding
+        size += (vectors.nbytes + sum(map(len, texts))) * total // max(1, len(texts))
+    if settings.judge:
+        judge_loading, per_query = seconds_to_judge(settings.judging(), before, queries, chunks)
+        loading, seconds = loading + judge_loading, seconds + per_query * count
+    seconds += search_seconds(nearest, settings.within, vectors.shape[1], 2_048, 2_048) * count * chunk_count
+    shards = -(-query_count // settings.shard_size) - (-chunk_count // settings.shard_size)
+    sample = written.table.slice(0, CALIBRATION_TEXTS)
+    return replace(
+        in_shards(sample, count, shards, loading=loading, shared=seconds, size=size), encoding=encoding
+    )
 
 
 def _search_card(settings: FilterQueriesSettings) -> Card:

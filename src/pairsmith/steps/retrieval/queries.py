@@ -3,7 +3,9 @@
 chunks -> prompts, and counter-prompts with their neighbours and titles -> queries -> rows
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from heapq import nsmallest
 from itertools import islice
@@ -29,6 +31,7 @@ from pairsmith.runs import (
     sources_of,
 )
 from pairsmith.runs.begun import shard_size_of
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
@@ -36,6 +39,7 @@ from pairsmith.runs.mapped import (
     Records,
     RecordShard,
     RowsAndRejects,
+    commit_each,
     equal_shards,
     finished,
     nothing_to_do,
@@ -45,6 +49,7 @@ from pairsmith.runs.mapped import (
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import write_json
 from pairsmith.runs.work import Advance, Work
+from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, in_shards, plan_by_slice
 from pairsmith.steps.retrieval.reused import (
     CONTENTS,
     QUERY,
@@ -54,7 +59,7 @@ from pairsmith.steps.retrieval.reused import (
     merged_rows,
 )
 from pairsmith.steps.retrieval.settings import QueriesSettings
-from pairsmith.steps.reuse import Reuse, commit_reusing, is_complete
+from pairsmith.steps.reuse import commit_kept, is_complete, without_earlier
 from pairsmith.steps.shared import hashes, refuse_sources
 
 _TOKENIZED = 1_000
@@ -92,19 +97,28 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     if warning := hardly_known(settings.model, records()):
         run.progress.say(warning)
     contents = contents_of(settings, records())
-    reuse = None
+    fill = partial(earlier.filled, contents) if earlier is not None else without_earlier
+
+    def shards(numbers: Sequence[int]) -> Iterator[RecordShard[ChunkWithEarlier]]:
+        return map(fill, record_shards(records, shard_size, numbers))
+
     if earlier is not None and settings.reuse:
-        fill = partial(earlier.filled, contents)
-        reuse = Reuse(
-            fill, lambda shard, _: merged_rows(shard.records, [], []), settings.reuse, "chunks", "queries"
+        commit_kept(
+            writer,
+            shards,
+            sizes,
+            lambda shard, _: merged_rows(shard.records, [], []),
+            path=settings.reuse,
+            items="chunks",
+            rows="queries",
+            unit="chunks",
         )
-    commit_reusing(
+    commit_each(
         writer,
         partial(_load_worker, settings, identity.models),
-        partial(record_shards, records, shard_size),
+        shards,
         sizes,
         ExecutorChoice.of(settings),
-        reuse=reuse,
         title="write queries",
         unit="chunks",
     )
@@ -219,6 +233,34 @@ def _load_worker(
         return merged_rows(shard.records, [query.columns() for query in written], rejects)
 
     return work
+
+
+def plan_write_queries(settings: QueriesSettings, before: Before) -> Estimate:
+    """Estimate ``queries``: write queries for some chunks.
+
+    Chunks whose queries the folder of ``reuse`` has only take the time to read them.
+    """
+    new = settings.model_copy(update={"reuse": None})
+    if settings.reuse is None or settings.model in before:
+        return plan_by_slice(write_queries, "chunks", new, before)
+    begun = time.monotonic()
+    earlier, folder = (
+        EarlierQueries.open(settings.reuse, identity_of(settings)),
+        DatasetFolder.open(settings.reuse),
+    )
+    contents = contents_of(settings, chosen_chunks(settings)())
+    share = sum(earlier.has(*item) for item in contents.items()) / len(contents)
+    count = counted(len(contents), [settings.chunks], before)
+    count = min(count, settings.limit or count)
+    left = count - round(share * count)
+    rows = round(folder.rows * (count - left) / max(1, len(earlier)))
+    sample = next(folder.batches("train"), folder.schema().empty_table()).slice(0, CALIBRATION_TEXTS)
+    reused = in_shards(sample, rows, 1, loading=time.monotonic() - begun, shared=0.0)
+    if not left:
+        return reused
+    written = plan_by_slice(write_queries, "chunks", new.model_copy(update={"limit": left}), before)
+    seconds, disk = written.seconds + reused.seconds, written.disk + reused.disk
+    return replace(written, seconds=seconds, disk=disk, rows={"train": written.rows.get("train", 0) + rows})
 
 
 def _card(settings: QueriesSettings, counts: dict[str, int]) -> Card:

@@ -6,7 +6,6 @@ corpus -> documents -> an index of their vectors or words -> queries -> the best
 import json
 import shutil
 import sys
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ import torch
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
+from pairsmith.core.columns import cut_line
 from pairsmith.core.errors import InputError, ModelError, SettingsError, StorageError, one_line
 from pairsmith.core.model_names import GLOVE, model_revision
 from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, place
@@ -264,22 +264,3 @@ def _lines(query: str, hits: Sequence[Hit], *, with_query: bool) -> Iterator[str
         head = "  ".join(one_line(part) for part in about if part)
         yield cut_line(f"{rank:>{rank_width}}  {hit.score:.4f}  {head}", width)
         yield cut_line(f"{'':{rank_width}}  {one_line(hit.document.text)}", width)
-
-
-def cut_line(line: str, width: int) -> str:
-    """The line, cut to ``width`` columns of a terminal; a line that is cut ends in …."""
-    if sum(map(_columns, line)) <= width:
-        return line
-    room = width - 1
-    for at, character in enumerate(line):
-        room -= _columns(character)
-        if room < 0:
-            return f"{line[:at]}…"
-    return line
-
-
-def _columns(character: str) -> int:
-    """The number of terminal columns of a character: two for wide ones, such as Chinese characters."""
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -1,7 +1,6 @@
 """The step ``train-classifier``: a classifier trained on labelled texts (D14)."""
 
-import time
-from functools import partial
+from functools import cache, partial
 
 from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import InputError, SettingsError
@@ -13,16 +12,13 @@ from pairsmith.models.classifier import save_classifier, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
-from pairsmith.steps.planning import counted, evenly_spaced, timed
+from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, evenly_spaced, timed
 from pairsmith.steps.shared import errors_about, load_options, refuse_sources
 from pairsmith.steps.training.card import classifier_card
 from pairsmith.steps.training.settings import TrainClassifierSettings
 from pairsmith.steps.training.step import Save, TrainingIdentity, claimed_folder, train_once
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.processes import Processes
-
-CALIBRATION_TEXTS = 256
-"""Number of texts that a plan encodes."""
 
 
 def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
@@ -90,17 +86,17 @@ def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> 
     rows = _read(settings.data, settings)
     if settings.data not in before:  # a sample may be too small to have all labels
         _check(settings, rows, None)
-    count = counted(settings.data, before, len(rows.texts))
-    begun = time.monotonic()
-    encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
-    loading = time.monotonic() - begun
-    warm_up, per_text, _ = timed(
-        lambda: partial(text_unit_vectors, encoder, batch_size=settings.batch_size),
+    count = counted(len(rows.texts), [settings.data], before)
+    encoder = cache(
+        partial(load_sentence_encoder, settings.base, pooling=settings.pooling, **load_options(settings))
+    )
+    loading, per_text, _ = timed(
+        lambda: partial(text_unit_vectors, encoder(), batch_size=settings.batch_size),
         evenly_spaced(rows.texts, CALIBRATION_TEXTS),
     )
-    weights = sum(weight.nbytes for weight in encoder.state_dict().values())
+    weights = sum(weight.nbytes for weight in encoder().state_dict().values())
     return Estimate(
-        seconds=loading + warm_up + per_text * count,
+        seconds=loading + per_text * count,
         memory=peak_memory(),
         disk=weights + 1_000_000 + 17 * count,  # also a tokenizer, and a line for each text
         rows={},

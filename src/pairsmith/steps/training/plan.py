@@ -1,15 +1,13 @@
 """The cost of a training, extrapolated from the time for some of its steps and an evaluation."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import ProgressTask, Silent
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
-from pairsmith.steps.planning import beyond_samples, has_no_sample
+from pairsmith.steps.planning import counted, has_no_sample
 from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.reading import with_training_splits
 from pairsmith.steps.training.settings import FitSettings, TrainingSettings
@@ -18,19 +16,12 @@ from pairsmith.training.best_step import SAVE_SECONDS, TRAIN
 if TYPE_CHECKING:
     from pairsmith.steps.training.step import TrainingContext, TrainingStep
 
-CALIBRATION_STEPS = 4
-"""Number of training steps that are timed."""
+TRIED_STEPS = 6
+"""Number of training steps that are tried; the first third warms up the libraries, and is not timed."""
 SAMPLE_ROWS = 2_000
 """Largest number of rows of each source of questions that a plan reads; the other rows are counted."""
-
-_UNTIMED_STEPS = 2
-"""Number of steps before these, which warm up the libraries."""
-TRIED_STEPS = _UNTIMED_STEPS + CALIBRATION_STEPS
-"""Number of steps of the longest trial."""
-
 MOST_SECONDS = 10.0
 """Seconds; if a training step may take longer, a step with a smaller batch is timed and extrapolated."""
-
 _PROBE_BATCH = 2
 """Batch size of the first trial; a bi-encoder needs two pairs, as one has no negatives."""
 
@@ -45,51 +36,59 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
 
     The numbers of training steps, evaluations and checkpoints follow from the settings and the number of
     examples; so single steps are timed, not trainings on parts of the rows. Hard negatives from a mined
-    folder are left out, as they do not change the cost.
+    folder are left out, as they do not change the cost. So are added examples of which there is no sample.
     """
     pick_device(settings.device)  # refuses a device that does not exist before anything is read
     # 1. Read the data, and count steps and evaluations.
     begun = time.monotonic()
-    settings = _with_existing_sources(step, settings, before)
+    settings = with_sources(
+        settings, ["added"], lambda _, added: None if has_no_sample(added, before) else added
+    )
+    if hasattr(settings, "mined"):
+        settings = settings.model_copy(update={"mined": None, "encoder": None})
+    settings = with_training_splits(settings)
     data = step.read(settings, SAMPLE_ROWS)
     reading = time.monotonic() - begun
     sources = step.sources_of(settings)
     trained_on = [sources[name] for name in sources if name.partition(" ")[0] in ("seeds", "added", "data")]
-    unread = data.unread + beyond_samples(trained_on, before, "train")
-    examples = data.examples + round(unread * data.examples / max(1, data.rows))
-    steps, rates = settings.steps_of(examples), 1
+    rows = counted(data.rows + data.unread, trained_on, before, "train")
+    steps = settings.steps_of(round(data.examples * rows / max(1, data.rows)))
+    rates, one_rate = 1, dict[str, object]()
     validation, validation_size = data.validation, len(data.validation)
     if isinstance(settings, FitSettings):
-        rates = len(settings.learning_rate)
+        rates, one_rate = len(settings.learning_rate), {"learning_rate": settings.learning_rate[:1]}
     elif settings.data in before:  # the sample has no split ``validation``
         validation_size = before[settings.data].rows.get("validation", 0)
         validation = data.training.slice(0, validation_size).to_pylist()
 
-    def time_steps(untimed: int, timed: int, batch: int, evaluated: int) -> _Trial:
-        """Train for some steps of ``batch`` examples, and measure the model on ``evaluated`` examples."""
-        count = untimed + timed
-        changes = {"eval_steps": count, "checkpoint_steps": count, "batch_size": batch}
-        timer, begun = _Steps(), time.monotonic()
-        short = settings.model_copy(update=changes).cut_to(count)
+    def tried(count: int, batch: int, evaluated: int) -> _Trial:
+        """Train for ``count`` steps of ``batch`` examples, and measure on ``evaluated`` examples."""
+        names = {"steps", "max_steps", "eval_steps", "checkpoint_steps"} & type(settings).model_fields.keys()
+        epochs = {"epochs": float(count * batch)} if "epochs" in type(settings).model_fields else {}
+        changes = {**dict.fromkeys(names, count), **epochs, **one_rate, "batch_size": batch}
+        timer, begun = _Timer(), time.monotonic()
         context: TrainingContext = {"progress": timer, "checkpoints": None}
-        trained = step.train(replace(data, validation=validation[:evaluated]), short, context)
+        part = replace(data, validation=validation[:evaluated])
+        trained = step.train(part, settings.model_copy(update=changes), context)
+        untimed = max(1, count // 3)
+        seconds = (timer.ends[-1] - timer.ends[untimed - 1]) / (count - untimed)
+        evaluation = timer.last - timer.ends[-1]
+        loading = max(timer.ends[0] - begun - seconds - evaluation, 0.0)
         weights = sum(weight.nbytes for part in trained.parts for weight in part.state_dict().values())
-        ends = [end - begun for end in timer.ends]
-        return _Trial(ends, untimed, timer.last - timer.ends[-1], weights)
+        return _Trial(seconds, evaluation, loading, weights)
 
     # 2. Time a step of few examples, and then as many examples as take ``MOST_SECONDS``.
     batch, evaluated = min(_PROBE_BATCH, settings.batch_size), min(_PROBE_BATCH, len(validation))
-    first = trial = time_steps(1, 1, batch, evaluated)
+    first = trial = tried(2, batch, evaluated)
     share = min(1.0, MOST_SECONDS / max(first.step * settings.batch_size / batch, 1e-9))
     if share * settings.batch_size >= batch:
         batch, evaluated = int(share * settings.batch_size), max(evaluated, int(share * len(validation)))
-        trial = time_steps(_UNTIMED_STEPS, CALIBRATION_STEPS, batch, evaluated)
+        trial = tried(TRIED_STEPS, batch, evaluated)
     # 3. Extrapolate. The first trial also loads libraries, which later learning rates find loaded.
     libraries = max(first.loading - trial.loading, 0.0)
-    seconds = trial.step * settings.batch_size / batch
-    evaluation = trial.evaluation * validation_size / max(evaluated, 1)
     evaluations = 2 + steps // settings.eval_steps if validation_size else 0
-    training = steps * seconds + evaluations * evaluation
+    evaluation = trial.evaluation * validation_size / max(evaluated, 1)
+    training = steps * trial.step * settings.batch_size / batch + evaluations * evaluation
     saved = saved_checkpoints(steps, settings.checkpoint_steps, training)
     checkpoints = (rates - 1) * min(CHECKPOINTS_ON_DISK - 1, saved) + min(CHECKPOINTS_ON_DISK, saved)
     # A checkpoint has the weights, AdamW's two moments and, with validation examples, the best weights.
@@ -112,29 +111,7 @@ def saved_checkpoints(steps: int, between: int, seconds: float) -> int:
     return min(steps - 1, max(len(range(between, steps, between)), int(seconds / SAVE_SECONDS)))
 
 
-def _with_existing_sources(
-    step: "TrainingStep[Any, Any]", settings: TrainingSettings, before: Before
-) -> TrainingSettings:
-    """The settings with sources that can be read now; sources in ``added`` without a sample are left out.
-
-    Raises:
-        SettingsError: an earlier step will make another source, and its estimate has no sample of the rows.
-    """
-
-    def with_a_sample(name: str, source: str) -> str | None:
-        if not has_no_sample(source, before):
-            return source
-        if name == "added":  # a training on the seeds alone takes as much time per step
-            return None
-        raise SettingsError(f"{name} {source}: plan cannot estimate a step that reads this step's output")
-
-    settings = with_sources(settings, step.sources, with_a_sample)
-    if hasattr(settings, "mined"):
-        settings = settings.model_copy(update={"mined": None, "encoder": None})  # no hard negatives
-    return with_training_splits(settings)
-
-
-class _Steps(Silent):
+class _Timer(Silent):
     """Records the end of each step of a training, and of its last evaluation."""
 
     def __init__(self) -> None:
@@ -150,28 +127,10 @@ class _Steps(Silent):
                 self.ends.append(self.last)
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """The timing of a short training, with an evaluation before and after it.
+class _Trial(NamedTuple):
+    """The timing of a short training, with an evaluation before and after it."""
 
-    Attributes:
-        ends: the end of each step, in seconds after the training began.
-        untimed: the number of steps that do not count, for warming up.
-        evaluation: the duration of an evaluation in seconds; 0 without validation data.
-        weights: the size of the weights in bytes.
-    """
-
-    ends: Sequence[float]
-    untimed: int
-    evaluation: float
-    weights: int
-
-    @property
-    def step(self) -> float:
-        """The duration of a step in seconds."""
-        return (self.ends[-1] - self.ends[self.untimed - 1]) / (len(self.ends) - self.untimed)
-
-    @property
-    def loading(self) -> float:
-        """The seconds before the first step, without the evaluation."""
-        return max(self.ends[0] - self.step - self.evaluation, 0.0)
+    step: float  # the duration of a step in seconds
+    evaluation: float  # the duration of an evaluation in seconds; 0 without validation data
+    loading: float  # the seconds before the first step, without the evaluation
+    weights: int  # the size of the weights in bytes

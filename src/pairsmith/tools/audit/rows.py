@@ -9,7 +9,14 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 from pairsmith.tools.meanings import label_meanings
-from pairsmith.tools.report.rows import is_number, row_texts, shown_label, sorted_labels, with_sample
+from pairsmith.tools.report.rows import (
+    is_number,
+    label_column,
+    row_texts,
+    shown_label,
+    sorted_labels,
+    with_sample,
+)
 from pairsmith.tools.settings import AuditSettings
 
 MOST_LABELS = 9
@@ -63,25 +70,25 @@ class Audit:
 
 def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
     """Draw the rows that all annotators label, ``settings.rows`` of them or all if there are fewer."""
-    if not folder.rows:
-        raise InputError(f"{folder.path} has no rows to label; give a folder with rows as --data")
     sample: list[dict[str, Any]] = []
     claimed: set[str] = set()
     column = ""
     for _, table, drawn in with_sample(folder, settings.rows, generator(settings.seed, "audit")):
-        column = next((name for name in ("label", "score") if name in table.column_names), "")
+        column = label_column(table.schema) or ""
         if column and len(claimed) <= MOST_LABELS:
             claimed |= {shown_label(value) for value in table.column(column).unique().to_pylist()}
         sample += drawn
+    if not sample:
+        raise InputError(f"{folder.path} has no rows to label; give a folder with rows as --data")
     columns = next((names for names in _QUESTIONS if set(names) <= sample[0].keys()), None)
-    if columns is None:
+    if columns is None or "id" not in sample[0]:
         raise InputError(
-            f"{folder.path}: the rows have no texts that can be labelled, only the columns "
+            f"{folder.path}: the rows have no ids, or no texts that can be labelled, only the columns "
             f"{', '.join(sample[0])}; give pairs, labelled texts, questions or documents with summaries"
         )
     if not column and not settings.labels:
         raise InputError(
-            f"{folder.path}: its rows have no column label or score; give the labels to choose from, "
+            f"{folder.path}: its rows have no labels (measured scores are none); give those to choose from, "
             "e.g. --labels right --labels wrong"
         )
     # People cannot give a score with many distinct values, such as a search's.

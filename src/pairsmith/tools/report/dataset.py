@@ -291,11 +291,13 @@ def examples(
     ``meanings`` says in words what each label means; ``ranking`` is as ``_ranking`` returns it.
     """
     ranked = next((name for name in ranking if name in summary.numbers), None)
-    if ranked and len({row[ranked] for row in summary.rows}) > _FEW_SCORES:
+    several = {row[ranked] for row in summary.rows} if ranked else set()
+    if ranked and (len(several) > _FEW_SCORES or summary.label is None):
         finite = [row for row in summary.rows if row[ranked] is not None and math.isfinite(row[ranked])]
         order = sorted(finite, key=lambda row: -float(row[ranked]))
         count = settings.examples
-        for title, rows in (("highest", order[:count]), ("lowest", order[-count:] if count else [])):
+        lowest = order[max(count, len(order) - count) :] if count else []
+        for title, rows in (("highest", order[:count]), ("lowest", lowest)):
             marked = [(f"{ranked} {row[ranked]:.3f}", shown_texts(row, summary)) for row in rows]
             yield ExampleRows(f"Rows with the {title} {ranked}:", marked)
         return

@@ -7,6 +7,7 @@ from typing import Any
 from pairsmith.core.progress import clock
 from pairsmith.runs import DatasetFolder, model_display_name
 from pairsmith.runs.log import recent
+from pairsmith.tools.meanings import labels_of_task
 from pairsmith.tools.report.parts import Facts, Finding, shown_text
 from pairsmith.tools.report.rows import PAIRS, shown_label
 from pairsmith.tools.report.words import settings_in_words
@@ -87,7 +88,7 @@ def provenance(folder: DatasetFolder) -> Facts:
                 f"instruction {number} for {shown_label(label['name'])}".replace(" 1 for", " for"),
                 shown_text(text),
             )
-            for label in task.get("labels", [])
+            for label in labels_of_task(manifest.settings)
             for number, text in enumerate(
                 map(str, [label["instruction"], *(label.get("more_instructions") or ())]), start=1
             )

@@ -24,6 +24,8 @@ _NOT_TEXT = {"id", "label", "title", "source", "chunk", "kind"}
 PAIRS = (("sentence1", "sentence2"), ("input", "output"))
 """The columns with the two texts of a pair."""
 _LABELS = ("label", "score")
+_MEASURED_BESIDE = {"margin", "negatives"}
+"""Columns of mined pairs and of queries with negatives, whose scores are measured and are no labels."""
 MOST_LABELS = 20
 """A score with more distinct values is drawn as a histogram; of more labels, the commonest are shown."""
 _MOST_COUNTED = 10_000
@@ -92,7 +94,7 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
     numbers: dict[str, list[Float64s]] = {
         column.name: [] for column in schema if pa.types.is_floating(column.type)
     }
-    label = next((name for name in _LABELS if name in schema.names), None)
+    label = label_column(schema)
     labels = {split: Counter[str]() for split in folder.splits}
     sources = Counter[str]()
     lengths: dict[str, list[NDArray[np.int64]]] = {name: [] for name in columns}
@@ -104,7 +106,7 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
             own, most = labels[split], MOST_LABELS if label in numbers else _MOST_COUNTED
             for value, number in _times(table.column(label)):
                 own[value if value in own or len(own) <= most else OTHERS] += number
-        if "source" in schema.names:
+        if "source" in strings:
             sources.update(dict(_times(table.column("source"))))
         for name, parts in numbers.items():
             values = np.asarray(table.column(name).to_numpy(), np.float64)
@@ -131,6 +133,14 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
         shared,
         rows,
     )
+
+
+def label_column(schema: pa.Schema) -> str | None:
+    """The column with the rows' labels, which may be scores; None if there is none."""
+    columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
+    if "label" not in columns and _MEASURED_BESIDE & set(schema.names):
+        return None
+    return next((name for name in _LABELS if name in columns), None)
 
 
 def with_sample(
