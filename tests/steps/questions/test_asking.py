@@ -13,8 +13,7 @@ from pairsmith.core.errors import InputError, ModelError, OtherWorkError, Settin
 from pairsmith.core.progress import Silent
 from pairsmith.data.text.instructed import ANSWER_CUE, CLOSING_QUOTE, INSTRUCTION, QUESTION_CUE
 from pairsmith.methods.quip.causal_generator import CausalGenerator
-from pairsmith.methods.quip.diverse_answers import diverse
-from pairsmith.methods.quip.passages import Passage
+from pairsmith.methods.quip.passages import Passage, diverse
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.language.scripted import ScriptedModel
 from pairsmith.models.language.sequences import search_sequences

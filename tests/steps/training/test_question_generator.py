@@ -24,13 +24,13 @@ from pairsmith.data.squad import read_questions, to_question_table
 from pairsmith.data.text.instructed import ANSWER_CUE, QUESTION_CUE, instructed_prompt
 from pairsmith.methods.quip.generator_training import (
     CausalWriter,
+    QuestionGroups,
     causal_limit,
     causal_rows,
     generator_examples,
     target_text,
     token_accuracy,
 )
-from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.heads import load_tokenizer
 from pairsmith.runs import Run

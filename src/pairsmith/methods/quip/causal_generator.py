@@ -17,9 +17,8 @@ from pairsmith.data.text.instructed import (
     prompt_of_examples,
     room_for_passage,
 )
-from pairsmith.methods.quip.diverse_answers import NOT_CHOSEN, diverse
 from pairsmith.methods.quip.options import BATCH_SIZES, QUESTION_BEAMS, GenerationOptions
-from pairsmith.methods.quip.passages import Passage, keep_all
+from pairsmith.methods.quip.passages import NOT_CHOSEN, Passage, diverse, keep_all
 from pairsmith.models.language.beam_search import Continuation, search_continuations
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder

@@ -4,11 +4,14 @@ questions with answers -> passage to "answer separator question" -> sequence-to-
 a causal language model instead learns to follow the instruction that ``ask`` gives it
 """
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import lru_cache, partial
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pairsmith.core.batches import in_batches
@@ -25,7 +28,6 @@ from pairsmith.data.text.instructed import (
     room_for_passage,
 )
 from pairsmith.data.text.windows import passage_limit, passages, token_count
-from pairsmith.methods.quip.question_groups import QuestionGroups
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.encode import moved
@@ -41,6 +43,7 @@ from pairsmith.models.text_generator import (
     search_settings,
     shortest_of,
 )
+from pairsmith.runs.seeds import generator, stream_key
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.fit import TrainedModel, TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.generators import (
@@ -254,6 +257,34 @@ class CausalWriter(CausalGeneratorWithLoss):
                 rows.append(row)
                 texts.append(example.input)
         return self.behind_prompts(rows, texts)
+
+
+class QuestionGroups:
+    """Questions in groups of at most ``most`` on the same passage.
+
+    The groups of a passage are about equally large. Each pass over the questions groups them anew. Memory
+    holds a few numbers for each question.
+    """
+
+    def __init__(self, passages: Iterable[str], most: int, seed: int) -> None:
+        """``passages`` has the passage of each question; equal passages need not be adjacent."""
+        keys = np.array(array("Q", map(stream_key, passages)), np.uint64)
+        _, self._passage, self._sizes = np.unique(keys, return_inverse=True, return_counts=True)
+        self._groups = -(-self._sizes // most)  # the number of groups of each passage
+        self._seed = seed
+
+    def order(self, turn: int) -> NDArray[np.int64]:
+        """The numbers of all questions in the order of pass ``turn``, counted from 0: ``(n,)`` int64."""
+        rng = generator(self._seed, "order", turn)
+        shuffled = rng.permutation(len(self._passage))
+        questions = shuffled[np.argsort(self._passage[shuffled], kind="stable")]  # passage by passage
+        passage = self._passage[questions]
+        first_question, first_group = (np.cumsum(counts) - counts for counts in (self._sizes, self._groups))
+        rank_in_passage = np.arange(len(questions)) - first_question[passage]
+        group = first_group[passage] + rank_in_passage * self._groups[passage] // self._sizes[passage]
+        place_of_group = rng.permutation(int(self._groups.sum()))
+        order: NDArray[np.int64] = questions[np.argsort(place_of_group[group], kind="stable")]
+        return order
 
 
 def token_accuracy(model: GeneratorWithLoss, chunks: Iterable[Mapping[str, Tensor]]) -> float:

@@ -1,4 +1,4 @@
-"""Passages (Q1), and the acceptance of the questions that are generated for them (Q2)."""
+"""Passages (Q1), and which of the answers and questions that are generated for them are kept (Q2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +11,13 @@ from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import Reject
 from pairsmith.data.text.spans import find_answer
 from pairsmith.data.text.windows import is_within, windows
+from pairsmith.metrics.squad import f1
+from pairsmith.models.language.faults import TextFault
 from pairsmith.models.question_generator import WrittenQuestion
 from pairsmith.runs.work import Advance
+
+NOT_CHOSEN: TextFault = ("not chosen", "answers that differ more from each other were chosen")
+"""The reason for rejecting the answers that are not chosen."""
 
 
 @dataclass(slots=True)
@@ -84,6 +89,30 @@ def cut_passages(
                 of_document.append(Passage(name, window.text, document.kept))
         passages.append(of_document)
     return passages, rejects
+
+
+def diverse(answers: Sequence[str], count: int) -> list[int]:
+    """The indices of up to ``count`` answers that differ as much as possible, in the order of choice (Q2).
+
+    The first answer is chosen first. Then, repeatedly, the answer is chosen whose largest F1 with any chosen
+    answer is smallest; among equals, the first one. Empty and repeated answers are skipped.
+    """
+    seen: set[str] = set()
+    remaining: list[int] = []
+    for place, answer in enumerate(answers):
+        if answer and answer.casefold() not in seen:
+            seen.add(answer.casefold())
+            remaining.append(place)
+    selection: list[int] = []
+
+    def largest_f1(place: int) -> float:
+        return f1(answers[place], [answers[other] for other in selection]) if selection else 0.0
+
+    while remaining and len(selection) < count:
+        most_different = min(remaining, key=largest_f1)
+        remaining.remove(most_different)
+        selection.append(most_different)
+    return selection
 
 
 def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[WrittenQuestion]]) -> None:

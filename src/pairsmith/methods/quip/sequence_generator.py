@@ -16,9 +16,8 @@ from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
 from pairsmith.data.filters import EMPTY
 from pairsmith.data.text.windows import passage_limit, token_count
-from pairsmith.methods.quip.diverse_answers import NOT_CHOSEN, diverse
 from pairsmith.methods.quip.options import BATCH_SIZES, QUESTION_BEAMS, GenerationOptions
-from pairsmith.methods.quip.passages import Passage, keep_all
+from pairsmith.methods.quip.passages import NOT_CHOSEN, Passage, diverse, keep_all
 from pairsmith.models.encode import results_by_length
 from pairsmith.models.language.sequences import draw_sequences, search_sequences
 from pairsmith.models.question_generator import (
