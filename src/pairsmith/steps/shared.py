@@ -84,15 +84,18 @@ def check_rows(schema: pa.Schema, tables: Iterable[pa.Table], needed: pa.Schema,
                 f"{source}: the column {column.name} has the type {own}, expected {column.type}; convert it, "
                 "or run the command that wrote the folder again"
             )
-    missing = Counter[str]()
+    missing, total = Counter[str](), 0
     for table in tables:
+        total += table.num_rows
         for name in needed.names:
             missing[name] += table[name].null_count
             if needed.field(name).type == ANSWERS:
                 missing[name] += sum(map(_lacks_text, table[name].drop_null().to_pylist()))
     for name, count in missing.items():
         if count:
-            raise InputError(f"{source}: {count:,} rows have no value in the column {name}; drop them first")
+            raise InputError(
+                f"{source}: {count:,} of {total:,} rows have no value in the column {name}; drop them first"
+            )
 
 
 def _lacks_text(answers: Mapping[str, Any]) -> bool:
