@@ -28,8 +28,8 @@ from pairsmith.core.model_files import pick_dtype
 from pairsmith.core.model_names import MINILM
 from pairsmith.data.questions import Distribution
 from pairsmith.data.squad import Question
-from pairsmith.methods.mining.marked import QuestionWithSpans
-from pairsmith.methods.mining.reader import ReaderWithLoss, batch_of_windows, training_windows
+from pairsmith.methods.mining.question_store import QuestionWithSpans
+from pairsmith.methods.mining.reader import ReaderWithLoss, training_windows
 from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.student import SpanEncoderWithLoss
 from pairsmith.models.reader import load_reader
@@ -144,7 +144,7 @@ def crossed(batches: Sequence[list[list[Question]]]) -> Way:
         ]
         for batch in batches
     ]
-    return Way(model, [partial(batch_of_windows, reader, some) for some in rows], _count(batches))
+    return Way(model, [partial(model.batch, some) for some in rows], _count(batches))
 
 
 def tokens_in(batch: Any) -> int:

@@ -24,7 +24,7 @@ import torch
 from common import write
 from mining_data import news_corpora, squad_corpora
 from pairsmith.data.squad import Question
-from pairsmith.methods.mining.crossencoder import CrossEncoderWithLoss, RankingRow, batch_of_rows
+from pairsmith.methods.mining.crossencoder import CrossEncoderWithLoss, RankingRow
 from pairsmith.methods.quip.generator_training import CausalWriter, generator_examples
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
@@ -104,7 +104,7 @@ def pairs(data: Path, documents: int, tries: int) -> dict[str, dict[str, Any]]:
     def step(cross: Any) -> float:
         scorer = CrossEncoderWithLoss(cross, listwise=True)
         scorer.zero_grad()
-        loss = scorer(**batch_of_rows(cross, rows))["loss"]
+        loss = scorer(**scorer.batch(rows))["loss"]
         loss.backward()
         return float(loss.item())
 

@@ -55,8 +55,8 @@ from pairsmith.data.squad import Answer, Question
 from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.methods.dino.training_options import EncoderOptions
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
-from pairsmith.methods.mining.marked import QuestionWithSpans
 from pairsmith.methods.mining.options import CrossencoderOptions, ReaderOptions
+from pairsmith.methods.mining.question_store import QuestionWithSpans
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.methods.quip.generator_training import (
     causal_rows,

@@ -14,7 +14,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from pairsmith.core.errors import ModelError
 from pairsmith.methods.mining import crossencoder
-from pairsmith.methods.mining.crossencoder import CrossEncoderWithLoss, RankingRow, batch_of_rows
+from pairsmith.methods.mining.crossencoder import CrossEncoderWithLoss, RankingRow
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.loading import mark_pairs
 from pairsmith.models.reader import answer, collate, encode_questions, load_reader, read_windows
@@ -232,7 +232,7 @@ def test_a_training_that_shares_inputs_has_the_same_gradients(listwise, tokens, 
     def loss_and_gradients(cross):
         scorer = CrossEncoderWithLoss(cross, listwise=listwise)
         scorer.zero_grad()
-        loss = scorer(**batch_of_rows(cross, rows))["loss"]
+        loss = scorer(**scorer.batch(rows))["loss"]
         loss.backward()
         return loss.item(), {name: weight.grad.clone() for name, weight in scorer.named_parameters()}
 

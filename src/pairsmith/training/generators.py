@@ -66,7 +66,7 @@ class GeneratorWithLoss(nn.Module, ABC):
 
 
 def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Negative log likelihood of each text, summed over its tokens: ``(n,)`` float32.
+    """Negative log likelihood of each text, summed over its tokens: ``(n,)`` float32 (M9, Q2).
 
     ``logits`` are ``(n, tokens, vocabulary)`` of any floating dtype, ``labels`` ``(n, tokens)`` int64, -100
     for padding. ``label_smoothing``, in [0, 1), is the share of each label's probability that is spread over

@@ -11,8 +11,7 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, to_table
 from pairsmith.data.tasks import Decoding, TaskSpec
-from pairsmith.methods.dino.method import generate_pairs, generate_texts, rows_needed, write
-from pairsmith.methods.dino.request_queue import Hooks
+from pairsmith.methods.dino.method import Hooks, generate_pairs, generate_texts, rows_needed, write
 from pairsmith.methods.dino.requests import pair_requests
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group

@@ -8,8 +8,7 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 from pairsmith.core.errors import ModelError, TaskError
 from pairsmith.data.tasks import load_task
 from pairsmith.data.tasks.loading import read_task
-from pairsmith.methods.dino.method import generate_pairs, write
-from pairsmith.methods.dino.request_queue import Hooks
+from pairsmith.methods.dino.method import Hooks, generate_pairs, write
 from pairsmith.methods.dino.requests import prompt_tokens, text_requests
 from pairsmith.models.language.scripted import ScriptedModel
 from pairsmith.models.language.transformers_backend import TransformersModel

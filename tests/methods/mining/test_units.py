@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 
 from pairsmith.data.text import Entity
-from pairsmith.methods.mining.units import (
-    AnswerInPassage,
-    answers_in_passages,
-    select_unit_vectors,
-    sentences_of,
-)
+from pairsmith.methods.mining.style import select_unit_vectors
+from pairsmith.methods.mining.units import AnswerInPassage, answers_in_passages, sentences_of
 
 
 def test_each_answer_stands_in_the_passage_around_it():

@@ -18,10 +18,9 @@ import pairsmith
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import Distribution, GeneratedQuestion, read_generated_questions
-from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
+from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample, labelled_question
 from pairsmith.methods.quip.student import (
     SpanEncoderWithLoss,
-    _with_targets,
     grouped_by_passage,
     passage_in_epoch,
     train_student_on,
@@ -470,7 +469,7 @@ def test_what_is_learned_of_a_question_with_and_without_a_teacher():
     starts, ends = Distribution((2, 0), (0.3, 0.6)), Distribution((5, 17), (0.5, 0.2))
     place = CONTEXTS[0].index("woman")
     taught = GeneratedQuestion("q", CONTEXTS[0], "Who?", "WOMAN", (0, 5), (place, place + 5), starts, ends)
-    by_labels = {labels: _with_targets(taught, labels) for labels in ("teacher", "hard", "answers")}
+    by_labels = {labels: labelled_question(taught, labels) for labels in ("teacher", "hard", "answers")}
     assert by_labels["teacher"] == LabelledQuestion("Who?", starts, ends)
     assert by_labels["hard"] == LabelledQuestion(
         "Who?", Distribution((0,), (1.0,)), Distribution((5,), (1.0,))
@@ -480,7 +479,7 @@ def test_what_is_learned_of_a_question_with_and_without_a_teacher():
         "Who?", Distribution((place,), (1.0,)), Distribution((place + 5,), (1.0,))
     )
     nowhere = replace(taught, generated_span=None)
-    assert _with_targets(nowhere, "answers") == LabelledQuestion("Who?", None, None)
+    assert labelled_question(nowhere, "answers") == LabelledQuestion("Who?", None, None)
 
 
 @pytest.mark.parametrize(("step", "kind"), [(infuse, InfuseSettings), (train_teacher, TrainTeacherSettings)])

@@ -18,7 +18,7 @@ from tests.training.few import PEOPLE, PLAYS, document, passage, write
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError, StorageError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.methods.mining import pairable
+from pairsmith.methods.mining import candidates
 from pairsmith.methods.mining.style import StyleClassifier
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.search.selection import PairFile
@@ -135,13 +135,13 @@ def test_a_document_with_more_own_sentences_than_were_looked_up_is_searched_agai
     tmp, settings = world
     given = settings("summaries", "documents.jsonl", "documents.jsonl", k=3, retrieval="candidates")
     at_once = mine(given, Run(tmp / "at-once", Silent())).table().to_pylist()
-    searches, real = [], pairable.nearest
+    searches, real = [], candidates.nearest
 
     def counting(queries, others, more):
         searches.append((len(queries), more))
         return real(queries, others, more)
 
-    monkeypatch.setattr(pairable, "nearest", counting)
+    monkeypatch.setattr(candidates, "nearest", counting)
     monkeypatch.setattr(neighbours, "SPARE_OF_SUMMARIES", {"x": 0, "y": 0})
     again = mine(given, Run(tmp / "again", Silent())).table().to_pylist()
     assert searches

@@ -10,7 +10,7 @@ from datasets import load_dataset
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError, StorageError
 from pairsmith.core.progress import Silent
-from pairsmith.methods.mining.pairable import unpairable
+from pairsmith.methods.mining.candidates import unpairable
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run

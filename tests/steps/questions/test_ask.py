@@ -282,8 +282,8 @@ def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path
     (read,) = encode_inputs(asking.model, [passage.text])
     assert len(read) == 32
     writer = SequenceWriter(QuestionGeneratorOptions(base=asker, max_length=30), "cpu")
-    (learned,) = writer.rows([Example(passage.text, "1")])
-    assert learned.input == read  # nothing of a passage is cut off in training either
+    (learned,) = writer.collate([Example(passage.text, "1")])["pairs"]["chunks"]
+    assert learned["input_ids"].tolist() == [list(read)]  # nothing of a passage is cut off in training either
 
 
 def test_passages_are_cut_alike_without_the_models_weights(asker, tmp_path):

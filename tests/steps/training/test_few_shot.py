@@ -23,7 +23,7 @@ from pairsmith.core.errors import FolderError, InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.text import entity_finder
-from pairsmith.methods.mining.biencoder import BiEncoder, batch_of, contrastive_row_maker
+from pairsmith.methods.mining.biencoder import BiEncoder, contrastive_row_maker
 from pairsmith.methods.mining.crossencoder import negatives_for
 from pairsmith.methods.mining.options import CrossencoderOptions
 from pairsmith.methods.mining.sampled_negatives import answer_negatives
@@ -431,7 +431,7 @@ def test_what_is_right_of_the_same_input_is_not_drawn_as_wrong(monkeypatch):
     draw = contrastive_row_maker(pairs, lambda *_: ["b"], ())
     monkeypatch.setattr("pairsmith.methods.mining.biencoder.side_features", lambda _, texts, side: texts)
     model = SimpleNamespace(encoder=None, side=None)
-    batch = batch_of(model, [draw(number, 0, np.random.default_rng(0)) for number in range(3)])
+    batch = BiEncoder.batch(model, [draw(number, 0, np.random.default_rng(0)) for number in range(3)])
     assert batch["outputs"] == ["a", "b", "c", "b", "b", "b"]
     assert batch["same"].int().tolist() == [[1, 1, 0, 1, 1, 1], [1, 1, 0, 1, 1, 1], [0, 0, 1, 0, 0, 0]]
     draw = answer_negatives(TWO_ANSWERS, (), entity_finder("rule"), 5)

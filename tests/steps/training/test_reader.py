@@ -16,8 +16,8 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsE
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Answer, Question, read_questions, to_question_table
 from pairsmith.methods.mining import reader as module
-from pairsmith.methods.mining.marked import QuestionWithSpans, span_of
 from pairsmith.methods.mining.options import ReaderOptions
+from pairsmith.methods.mining.question_store import QuestionWithSpans, span_of
 from pairsmith.methods.mining.reader import (
     ReaderWithLoss,
     answer_tokens,
@@ -284,11 +284,11 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_windows_in_whatever_chunks(tin
     reader = load_reader(str(tiny_bert), device="cpu", fresh_head=True)
     rows = [targets[0] for targets in training_windows(reader, marked(QUESTIONS))]
     marker = ReaderWithLoss(reader, 0)
-    alone = [marker(**module.batch_of_windows(reader, [row]))["loss"] for row in rows]
+    alone = [marker(**marker.batch([row]))["loss"] for row in rows]
     losses = {}
     for most in (32, 10_000):
         monkeypatch.setattr("pairsmith.training.chunks.tokens_at_once", lambda device, most=most: most)
-        batch = module.batch_of_windows(reader, rows)
+        batch = marker.batch(rows)
         losses[len(batch["windows"]["chunks"])] = marker(**batch)["loss"]
     assert len(losses) == 2
     assert [loss.item() for loss in losses.values()] == pytest.approx([sum(alone).item() / 8] * 2, rel=1e-5)

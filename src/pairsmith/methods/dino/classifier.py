@@ -109,8 +109,8 @@ def train_classifier_on(
     learned = frozenset(map(fingerprint_of, texts))
     if both := sum(fingerprint_of(text) in learned for text in held_out):
         shown.say(f"{both:,} of {len(held_out):,} validation texts are learned too: C may come out too high")
-    answers = [names.index(label) for label in validation.labels] if validation else []
-    curve, measured_on = _curve(vectors, gold, answers, options, len(names))
+    held_out_gold = [names.index(label) for label in validation.labels] if validation else []
+    curve, measured_on = _held_out_figures(vectors, gold, held_out_gold, options)
     if len(options.c) > 1 and not curve:
         shown.say(f"a label has a single text, so C cannot be chosen; it is {_middle(options.c):g}")
     # The lowest loss, and of equal ones the lowest C.
@@ -170,49 +170,36 @@ def distinct(rows: LabelledTexts) -> tuple[list[str], list[str], int, int]:
     return list(kept), list(kept.values()), len(rows.texts) - len(kept) - contradicting, contradicting
 
 
-def _curve(
-    vectors: Float32s, gold: NDArray[np.int64], answers: Sequence[int], options: ClassifierOptions, count: int
+def _held_out_figures(
+    vectors: Float32s, gold: NDArray[np.int64], held_out_gold: Sequence[int], options: ClassifierOptions
 ) -> tuple[dict[float, tuple[float, float]], str]:
-    """The ``_losses`` of each C, and on what they were measured; empty if C cannot or need not be chosen.
+    """The mean log loss and the accuracy ×100 of each C on held-out texts, and which texts these are.
 
     ``vectors`` are those of the training texts, whose labels are ``gold``, and then those of the validation
-    texts, whose labels are ``answers``. Without these, the measure is cross-validation.
+    texts, whose labels are ``held_out_gold``. Without these, the measure is cross-validation. It is empty if
+    C cannot or need not be chosen.
     """
     size = len(gold)
-    if answers:
-        parts = [(np.arange(size), np.arange(size, len(vectors)))]
-        labels = np.concatenate([gold, np.array(answers)])
-        return _losses(vectors, labels, parts, options, count), f"{len(answers):,} validation texts"
-    folds = min(FOLDS, int(np.bincount(gold).min()))
-    if folds < 2 or len(options.c) < 2:
-        return {}, ""
-    cut = StratifiedKFold(folds, shuffle=True, random_state=options.seed)
-    return _losses(vectors, gold, list(cut.split(vectors, gold)), options, count), "cross-validation"
-
-
-def _losses(
-    vectors: Float32s,
-    gold: NDArray[np.int64],
-    parts: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
-    options: ClassifierOptions,
-    count: int,
-) -> dict[float, tuple[float, float]]:
-    """For each C, the mean log loss and the accuracy ×100 on held-out rows.
-
-    Each of ``parts`` is a pair of row numbers: the rows to train on, and the held-out rows to predict. Labels
-    are numbered from 0 to ``count`` - 1.
-    """
+    parts = [(np.arange(size), np.arange(size, len(vectors)))]  # rows to train on, and held-out rows
+    measured_on = f"{len(held_out_gold):,} validation texts"
+    if not held_out_gold:
+        folds = min(FOLDS, int(np.bincount(gold).min()))
+        if folds < 2 or len(options.c) < 2:
+            return {}, ""
+        cut = StratifiedKFold(folds, shuffle=True, random_state=options.seed)
+        parts, measured_on = list(cut.split(vectors, gold)), "cross-validation"
+    labels = np.concatenate([gold, np.array(held_out_gold, np.int64)])
     figures: dict[float, tuple[float, float]] = {}
     for c in options.c:
         loss, correct, rows = 0.0, 0, 0
         for training, held_out in parts:
-            model = _fitted(vectors[training], gold[training], c, options.balanced)
-            probabilities = model.predict_proba(vectors[held_out])
-            loss += float(log_loss(gold[held_out], probabilities, labels=np.arange(count), normalize=False))
-            correct += int((probabilities.argmax(axis=1) == gold[held_out]).sum())
+            model = _fitted(vectors[training], labels[training], c, options.balanced)
+            probabilities, right = model.predict_proba(vectors[held_out]), labels[held_out]
+            loss += float(log_loss(right, probabilities, labels=np.unique(gold), normalize=False))
+            correct += int((probabilities.argmax(axis=1) == right).sum())
             rows += len(held_out)
         figures[c] = (loss / rows, 100.0 * correct / rows)
-    return figures
+    return figures, measured_on
 
 
 def _fitted(vectors: Float32s, gold: NDArray[np.int64], c: float, balanced: bool) -> LogisticRegression:

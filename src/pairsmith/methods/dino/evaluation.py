@@ -120,19 +120,19 @@ def sts_cosines(encode: Encode, suites: Sequence[StsSuite]) -> dict[str, dict[st
 def scores_of_cosines(
     suites: Sequence[StsSuite], cosines: CosinesOfSuites, *, bootstrap: int, seed: int = 0
 ) -> dict[str, SuiteScores]:
-    """The scores of ``sts_scores`` from the cosines of all pairs, see ``sts_cosines``."""
-    return {suite.name: _score_suite(suite, cosines[suite.name], bootstrap, seed) for suite in suites}
-
-
-def _score_suite(suite: StsSuite, cosines: CosinesOfSubsets, bootstrap: int, seed: int) -> SuiteScores:
-    gold = _gold(suite)
-    subsets = {name: _correlation(cosines[name], gold[name], f"{suite.name} {name}") for name in gold}
-    correlation = _correlation(_joined(cosines), _joined(gold), suite.name)
-    draws, mean_of_subsets = _draws(suite, cosines, bootstrap, seed)
-    mean = None
-    if mean_of_subsets is not None:
-        mean = Figure(float(np.mean(list(subsets.values()))), _interval(mean_of_subsets))
-    return SuiteScores(sum(map(len, gold.values())), Figure(correlation, _interval(draws)), mean, subsets)
+    """The scores of ``sts_scores`` from the cosines of all pairs, see ``sts_cosines`` (D11)."""
+    scores = {}
+    for suite in suites:
+        of_subsets, gold = cosines[suite.name], _gold(suite)
+        subsets = {name: _correlation(of_subsets[name], gold[name], f"{suite.name} {name}") for name in gold}
+        correlation = _correlation(_joined(of_subsets), _joined(gold), suite.name)
+        draws, mean_draws_of_subsets = _draws(suite, of_subsets, bootstrap, seed)
+        mean = None
+        if mean_draws_of_subsets is not None:
+            mean = Figure(float(np.mean(list(subsets.values()))), _interval(mean_draws_of_subsets))
+        overall = Figure(correlation, _interval(draws))
+        scores[suite.name] = SuiteScores(sum(map(len, gold.values())), overall, mean, subsets)
+    return scores
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,13 @@
    top-p, and the first quotation mark ends the text x2 (D1, D4).
 3. A text that is empty, copies x1 or repeats an earlier text is rejected, and the model tries again, up to a
    limit (D4, D6).
+
+The rows then become a training set (``training_set.py``), on which an encoder is trained (``encoder.py``) or,
+from single texts, a classifier (``classifier.py``). The figures of both are in ``evaluation.py``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -27,9 +31,9 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import MOST_ROWS_AT_ONCE
 from pairsmith.core.validation import checked_options
+from pairsmith.data.filters import TOO_LONG
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
-from pairsmith.methods.dino.request_queue import Hooks, RequestQueue
 from pairsmith.methods.dino.requests import (
     TextRequest,
     encoded_requests,
@@ -37,8 +41,9 @@ from pairsmith.methods.dino.requests import (
     text_requests,
 )
 from pairsmith.models.language.combine import Combine, named_rule
+from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.decoders import make_decoder
-from pairsmith.models.language.protocols import SteerableModel
+from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.models.locks import locked
 from pairsmith.models.memory import told_if_out_of_memory
@@ -170,25 +175,20 @@ def _written(
         return write(task, model, requests, decoding, seed, rows, hooks, by_name)
 
 
-def _checked_decoding(task: TaskSpec, model: SteerableModel, decoding: Decoding | None) -> Decoding:
-    """``decoding``, by default the task's; it is checked that task and model are loaded."""
-    check_loaded(task, "task", "counters", "load_task")
-    check_loaded(model, "model", "session", "load_language_model")
-    if decoding is None:
-        return task.decoding
-    if not isinstance(decoding, Decoding):
-        raise SettingsError(
-            'decoding must be a Decoding, such as task.decoding.model_copy(update={"top_k": 10}), '
-            f"not {decoding!r:.60}"
-        )
-    return checked_options(
-        "decoding", Decoding, vars(decoding)
-    )  # as ``model_copy`` checks neither names nor values
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Functions by which a caller follows the work or ends it early; the default ones do nothing.
 
+    Attributes:
+        on_start: called before the first request, with the number of rows that are computed at once.
+        on_done: called with each request when its last try has ended.
+        enough: called before a request is begun, with the number of requests begun so far; if it returns
+            true, the remaining requests are skipped.
+    """
 
-def _checked_numbers(seed: int, rows: int | None) -> tuple[int, int | None]:
-    seed = checked_whole_number(seed, "seed", most=2**63 - 1)
-    return seed, None if rows is None else checked_whole_number(rows, "rows", most=MOST_ROWS_AT_ONCE)
+    on_start: Callable[[int], None] = lambda _: None
+    on_done: Callable[[TextRequest], None] = lambda _: None
+    enough: Callable[[int], bool] = lambda _: False
 
 
 def write(
@@ -219,18 +219,70 @@ def write(
     steered = rule is not None or decoding.steers
     if rows is not None and rows < (needed := rows_needed(task) if steered else 1):
         raise SettingsError(f"{rows} rows are too few for {task.name}: a label's prompts take {needed}")
-    with_prompts = encoded_requests(task, model, requests, steered=steered)
-    prompts = {prompt for _, of_request in with_prompts for prompt in of_request}
+    waiting = deque(encoded_requests(task, model, requests, steered=steered))
+    prompts_of_all = {prompt for _, prompts in waiting for prompt in prompts}
+    begun: list[TextRequest] = []
+    tries: dict[Group, tuple[TextRequest, int]] = {}  # of each running try, its request and its number
+
+    def begin_tries(request: TextRequest, prompts: tuple[Prompt, ...]) -> None:
+        """Begin a try for each text that the request still needs; it is done if no try is running then."""
+        # A retry goes to the front, as the decoder may still hold the keys and values of the prompts.
+        is_retry = bool(request.texts or request.rejects)
+        for number in request.next_tries(decoding.tries):
+            group = request.group(number, prompts)
+            tries[group] = request, number
+            decoder.add(group, soon=is_retry)
+            request.running += 1
+        if not request.running:
+            hooks.on_done(request)
+
+    def begin_requests() -> None:
+        """Begin waiting requests while there is room; reject those whose prompts do not fit the model."""
+        while waiting and decoder.room > 0 and not hooks.enough(len(begun)):
+            request, prompts = waiting.popleft()
+            begun.append(request)
+            if all(map(decoder.fits, prompts)):
+                begin_tries(request, prompts)
+            else:
+                too_long = (
+                    f"a prompt and {decoding.max_tokens} new tokens exceed the model's {model.context} tokens"
+                )
+                request.reject(0, TOO_LONG, too_long, "", task)
+                hooks.on_done(request)
+
     with locked(model):
-        decoder = make_decoder(model, decoding, seed, prompts, rows, rule=rule)
+        decoder = make_decoder(model, decoding, seed, prompts_of_all, rows, rule=rule)
         hooks.on_start(decoder.room)
-        queue = RequestQueue(with_prompts, decoder, task, decoding, model.context, hooks)
-        queue.begin()
+        begin_requests()
         for group in decoder.finished():
-            queue.ended(group)
-    return GeneratedRows.of(queue.begun, task)
+            request, number = tries.pop(group)
+            request.running -= 1
+            request.ended(number, group, task)  # accepts or rejects the text
+            begin_tries(request, group.prompts)
+            begin_requests()
+    return GeneratedRows.of(begun, task)
 
 
 def rows_needed(task: TaskSpec) -> int:
     """The least number of rows that can decode a text: a label's prompt and its counter-labels' prompts."""
     return 1 + max(len(task.counters(label)) for label in task.label_names)
+
+
+def _checked_decoding(task: TaskSpec, model: SteerableModel, decoding: Decoding | None) -> Decoding:
+    """``decoding``, by default the task's; it is checked that task and model are loaded."""
+    check_loaded(task, "task", "counters", "load_task")
+    check_loaded(model, "model", "session", "load_language_model")
+    if decoding is None:
+        return task.decoding
+    if not isinstance(decoding, Decoding):
+        raise SettingsError(
+            'decoding must be a Decoding, such as task.decoding.model_copy(update={"top_k": 10}), '
+            f"not {decoding!r:.60}"
+        )
+    # ``model_copy`` checks neither names nor values.
+    return checked_options("decoding", Decoding, vars(decoding))
+
+
+def _checked_numbers(seed: int, rows: int | None) -> tuple[int, int | None]:
+    seed = checked_whole_number(seed, "seed", most=2**63 - 1)
+    return seed, None if rows is None else checked_whole_number(rows, "rows", most=MOST_ROWS_AT_ONCE)

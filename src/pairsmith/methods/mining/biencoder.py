@@ -94,7 +94,7 @@ def train_biencoder_on(
         measure = None
         if choosable:
             measure = partial(retrieval_accuracy, encoder, validation, draw_validation_negatives)
-        return model, TrainingTask(len(seeds), draw, partial(batch_of, model), measure, "accuracy")
+        return model, TrainingTask(len(seeds), draw, model.batch, measure, "accuracy")
 
     return train_at_each_rate(make, options, progress, checkpoints)
 
@@ -161,20 +161,6 @@ def contrastive_row_maker(
     return make_row
 
 
-def batch_of(model: "BiEncoder", rows: Sequence[ContrastiveRow]) -> Mapping[str, Any]:
-    """The arguments of ``BiEncoder.forward``; the outputs of the rows come first, then their negatives."""
-    outputs = [row.output for row in rows] + [text for row in rows for text in row.negatives]
-    arguments: dict[str, Any] = {
-        "inputs": side_features(model.encoder, [row.input for row in rows], "query"),
-        "outputs": side_features(model.encoder, outputs, "document"),
-        "same": torch.tensor([[text in row.positives for text in outputs] for row in rows]),
-    }
-    other_style = [row.other_style for row in rows if row.other_style is not None]
-    if other_style and model.side:
-        arguments["other_style"] = side_features(model.encoder, other_style, model.side)
-    return arguments
-
-
 class BiEncoder(nn.Module):
     """A sentence encoder of one tower or two, with a style classifier; a call returns the loss of a batch.
 
@@ -193,6 +179,19 @@ class BiEncoder(nn.Module):
             nn.init.zeros_(self.style.bias)
         self._scale = scale
         self._style_weight = style_weight
+
+    def batch(self, rows: Sequence[ContrastiveRow]) -> Mapping[str, Any]:
+        """The arguments of ``forward``; the outputs of the rows come first, then their negatives."""
+        outputs = [row.output for row in rows] + [text for row in rows for text in row.negatives]
+        arguments: dict[str, Any] = {
+            "inputs": side_features(self.encoder, [row.input for row in rows], "query"),
+            "outputs": side_features(self.encoder, outputs, "document"),
+            "same": torch.tensor([[text in row.positives for text in outputs] for row in rows]),
+        }
+        other_style = [row.other_style for row in rows if row.other_style is not None]
+        if other_style and self.side:
+            arguments["other_style"] = side_features(self.encoder, other_style, self.side)
+        return arguments
 
     def forward(
         self,

@@ -1,22 +1,80 @@
 """Candidate pairs: each text with those of its nearest neighbours that it may be paired with (M5, M3).
 
-A side is all inputs or all outputs. The neighbours of a side are read and written in parts: the step ``mine``
-holds them in files, ``mine_pairs`` in memory.
+A side is all inputs or all outputs. Its texts and their neighbours are read in parts: the step ``mine`` holds
+them in files, ``mine_pairs`` in memory.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from pairsmith.methods.mining.pairable import PairedTexts, pairable_neighbours
+from pairsmith.data.text.spans import stands_in
 from pairsmith.runs.sorting import Rows
-from pairsmith.search.exact import Neighbours
+from pairsmith.search.exact import Neighbours, nearest
 from pairsmith.search.margin import mean_cosine, with_neighbours
 from pairsmith.search.names import MarginName
+from pairsmith.search.permitted import permitted
 from pairsmith.search.selection import pair_rows
+
+TEXTS_AT_ONCE = 2**14
+"""Number of pairs whose texts are held in memory at once."""
+
+
+def unpairable(input_: str, output: str, answer: str | None) -> str:
+    """The reason to reject a pair from which a model would learn to copy (M5); empty if it is kept.
+
+    A question may not contain its answer, in any letter case. Of two other texts, for which ``answer`` is
+    None, neither may contain the other verbatim.
+    """
+    if answer is not None:
+        return "the answer occurs in the question" if stands_in(answer.casefold(), input_.casefold()) else ""
+    if stands_in(output, input_):
+        return "the output occurs word for word in the input"
+    return "the input occurs word for word in the output" if stands_in(input_, output) else ""
+
+
+class PairedTexts(Protocol):
+    """The inputs or the outputs that are paired, n texts numbered from 0, in memory or in files."""
+
+    def __len__(self) -> int:
+        """How many texts there are."""
+        ...
+
+    def texts(self, numbers: Tensor) -> Sequence[tuple[str, str | None]]:
+        """The texts with these numbers, ``(p,)`` int64, each with its answer; None if it is no answer."""
+        ...
+
+    def vectors(self, numbers: Tensor | None = None) -> Tensor:
+        """The vectors ``(p, d)``, of length 1, of the texts with these distinct, ascending numbers.
+
+        Without ``numbers``, those of all n texts.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextsInMemory:
+    """Texts in memory: each with the answer or None, and their vectors, ``(n, d)`` float32, of length 1."""
+
+    rows: Sequence[tuple[str, str | None]]
+    unit_vectors: Tensor
+
+    def __len__(self) -> int:
+        """How many texts there are."""
+        return len(self.rows)
+
+    def texts(self, numbers: Tensor) -> Sequence[tuple[str, str | None]]:
+        """See ``PairedTexts``."""
+        return [self.rows[number] for number in numbers.tolist()]
+
+    def vectors(self, numbers: Tensor | None = None) -> Tensor:
+        """See ``PairedTexts``."""
+        return self.unit_vectors if numbers is None else self.unit_vectors[numbers]
 
 
 class NeighbourStore(Protocol):
@@ -46,29 +104,50 @@ class NeighboursInMemory:
         self._neighbours = neighbours
 
 
-class PairStore(Protocol):
-    """Collects the candidates of one side: in a list in memory, or in a file."""
-
-    def extend(self, parts: Iterable[Rows], /) -> None:
-        """Add ``pair_rows`` in parts."""
-        ...
-
-
 def keep_pairable(
     neighbours: tuple[NeighbourStore, NeighbourStore], texts: tuple[PairedTexts, PairedTexts], k: int
 ) -> int:
     """Keep the k nearest neighbours that each text may be paired with (M5); returns how many were left out.
 
     ``neighbours`` and ``texts`` hold the inputs first, then the outputs. Each text has more than k
-    neighbours. Those left out are nearer than the k-th that is kept.
+    neighbours; if too many of them are unpairable, it is searched again among all texts of the other side.
+    Those left out are nearer than the k-th that is kept.
     """
     left_out = 0
-    for side, (own, other) in enumerate((texts, texts[::-1])):
-        for first, part in neighbours[side].parts():
-            kept, count = pairable_neighbours(part, k, own, other, inputs=side == 0, first=first)
-            neighbours[side].write(first, kept)
+    for side, store in enumerate(neighbours):
+        for first, part in store.parts():
+            kept, count = _pairable_neighbours(part, k, texts, side, first)
+            store.write(first, kept)
             left_out += count
     return left_out
+
+
+def _pairable_neighbours(
+    neighbours: Neighbours, k: int, texts: tuple[PairedTexts, PairedTexts], side: int, first: int
+) -> tuple[Neighbours, int]:
+    """What ``permitted`` returns for a part of a side, whose first text has the number ``first``."""
+    own, other = texts[side], texts[1 - side]
+
+    def forbidden(rows: Tensor, ids: Tensor) -> Tensor:
+        unfit = torch.empty(len(rows), dtype=torch.bool)
+        for block in torch.split(torch.arange(len(rows)), TEXTS_AT_ONCE):
+            own_and_other = own.texts(rows[block] + first), other.texts(ids[block])
+            pairs = zip(*(own_and_other if side == 0 else own_and_other[::-1]), strict=True)
+            unfit[block] = torch.tensor([bool(unpairable(x, y, answer)) for (x, _), (y, answer) in pairs])
+        return unfit
+
+    def find_more(rows: Tensor, count: int) -> Neighbours:
+        return nearest(own.vectors(rows + first), other.vectors(), count)
+
+    return permitted(neighbours, k, forbidden, find_more, len(other))
+
+
+class PairStore(Protocol):
+    """Collects the candidates of one side: in a list in memory, or in a file."""
+
+    def extend(self, parts: Iterable[Rows], /) -> None:
+        """Add ``pair_rows`` in parts."""
+        ...
 
 
 def score_candidates(

@@ -58,18 +58,16 @@ def train_crossencoder_on(
     hard = hard_negatives or None
     draw_negatives = negatives_for(seeds, hard and hard[: len(seeds)], options)
     draw_validation_negatives = negatives_for(validation, hard and hard[len(seeds) :], options)
-    choosable = bool(validation)
-    if validation and scored:
-        choosable = len({example.score for example in validation}) > 1
+    needed = ""  # what the validation examples lack
+    if scored and len({example.score for example in validation}) < 2:
         needed = "Spearman needs two or more with different scores"
-    elif validation:
+    elif not scored and not any(
+        draw_validation_negatives(number, generator(0, "validation", number))
+        for number in range(len(validation))
+    ):
         # Without negatives every input's own output ranks first, so that the first evaluation would be best.
-        choosable = any(
-            draw_validation_negatives(number, generator(0, "validation", number))
-            for number in range(len(validation))
-        )
         needed = "none has a negative, so give two or more with different outputs"
-    if validation and not choosable:
+    if validation and needed:
         (progress or Silent()).say(cannot_choose(len(validation), needed))
     listwise = options.loss == "listwise" or (options.loss == "auto" and options.kind == "summaries")
 
@@ -89,9 +87,8 @@ def train_crossencoder_on(
         measure: ValidationMeasure = partial(ranking_accuracy, cross, validation, draw_validation_negatives)
         if scored:
             measure = partial(score_correlation, cross, validation)
-        metric, collate = "Spearman" if scored else "accuracy", partial(batch_of_rows, cross)
-        task = TrainingTask(len(seeds), draw, collate, measure if choosable else None, metric)
-        return CrossEncoderWithLoss(cross, listwise=listwise), task
+        model, metric = CrossEncoderWithLoss(cross, listwise=listwise), "Spearman" if scored else "accuracy"
+        return model, TrainingTask(len(seeds), draw, model.batch, None if needed else measure, metric)
 
     trained = train_at_each_rate(make, options, progress, checkpoints)
     return TrainedModel(trained.model.cross, trained.learning_rate, trained.history)
@@ -134,29 +131,6 @@ class RankingRow:
     score: float = 1.0
 
 
-def batch_of_rows(cross: CrossEncoder, rows: Sequence[RankingRow]) -> Mapping[str, Any]:
-    """The arguments of ``CrossEncoderWithLoss.forward``: chunks of whole rows, whose losses can be added."""
-    tokens = [sum(map(len, cross.rows([row.input] * len(row.outputs), row.outputs))) for row in rows]
-    batches = batches_by_length(tokens, batch_tokens=tokens_at_once(cross.model.device))
-    return {"chunks": [_chunk(cross, [rows[number] for number in numbers]) for numbers in batches]}
-
-
-def _chunk(cross: CrossEncoder, rows: Sequence[RankingRow]) -> dict[str, Any]:
-    """All pairs of the rows, the row that each belongs to, and its target score."""
-    inputs = [row.input for row in rows for _ in row.outputs]
-    outputs = [output for row in rows for output in row.outputs]
-    packed = cross.rows(inputs, outputs)
-
-    def features(numbers: list[int]) -> dict[str, Any]:
-        return cross.row_features([packed[number] for number in numbers], inputs, outputs)
-
-    pairs = chunked(list(map(len, packed)), features, cross.model.device)
-    pairs["order"] = torch.tensor([pair for row in pairs["order"].tolist() for pair in packed[row].numbers])
-    belongs = [number for number, row in enumerate(rows) for _ in row.outputs]
-    targets = [0.0 if place else row.score for row in rows for place in range(len(row.outputs))]
-    return {"pairs": pairs, "row": torch.tensor(belongs), "targets": torch.tensor(targets)}
-
-
 class CrossEncoderWithLoss(nn.Module):
     """A cross-encoder's model; called with a batch of pairs, it returns the loss."""
 
@@ -166,11 +140,38 @@ class CrossEncoderWithLoss(nn.Module):
         self.model: nn.Module = cross.model
         self._listwise = listwise
 
+    def batch(self, rows: Sequence[RankingRow]) -> Mapping[str, Any]:
+        """The arguments of ``forward``: chunks of whole rows, whose losses can be added."""
+        cross = self.cross
+        tokens = [sum(map(len, cross.rows([row.input] * len(row.outputs), row.outputs))) for row in rows]
+        batches = batches_by_length(tokens, batch_tokens=tokens_at_once(cross.model.device))
+        return {"chunks": [self._chunk([rows[number] for number in numbers]) for numbers in batches]}
+
+    def _chunk(self, rows: Sequence[RankingRow]) -> dict[str, Any]:
+        """All pairs of the rows, the row that each belongs to, and its target score."""
+        cross = self.cross
+        inputs = [row.input for row in rows for _ in row.outputs]
+        outputs = [output for row in rows for output in row.outputs]
+        packed = cross.rows(inputs, outputs)
+
+        def features(numbers: list[int]) -> dict[str, Any]:
+            return cross.row_features([packed[number] for number in numbers], inputs, outputs)
+
+        pairs = chunked(list(map(len, packed)), features, cross.model.device)
+        order = [pair for row in pairs["order"].tolist() for pair in packed[row].numbers]
+        belongs = [number for number, row in enumerate(rows) for _ in row.outputs]
+        targets = [0.0 if place else row.score for row in rows for place in range(len(row.outputs))]
+        return {
+            "pairs": pairs | {"order": torch.tensor(order)},
+            "row": torch.tensor(belongs),
+            "targets": torch.tensor(targets),
+        }
+
     def forward(self, chunks: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         """The loss of a batch (M6), ``loss``, ``()`` float32.
 
         The list-wise loss is the mean over the batch's rows, the binary loss the mean over its pairs.
-        ``chunks`` are those of ``batch_of_rows``. A chunk holds ``pairs``, the features of its pairs;
+        ``chunks`` are those of ``batch``. A chunk holds ``pairs``, the features of its pairs;
         ``row``, ``(pairs,)`` int64, the row of each pair; and ``targets``, ``(pairs,)`` float32, in [0, 1].
         """
         count = sum(int(chunk["row"][-1]) + 1 if self._listwise else len(chunk["row"]) for chunk in chunks)

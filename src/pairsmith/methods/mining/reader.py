@@ -18,7 +18,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Question
-from pairsmith.methods.mining.marked import InclusiveSpan, QuestionWithSpans
+from pairsmith.methods.mining.question_store import InclusiveSpan, QuestionWithSpans
 from pairsmith.models.reader import (
     Feature,
     Reader,
@@ -86,8 +86,8 @@ def train_reader_on(
             return targets[int(rng.integers(len(targets)))]
 
         measure = partial(validation_f1, partial(answer, reader), validation) if validation else None
-        task = TrainingTask(len(usable), draw, partial(batch_of_windows, reader), measure, "F1")
-        return ReaderWithLoss(reader, len(usable)), task
+        model = ReaderWithLoss(reader, len(usable))
+        return model, TrainingTask(len(usable), draw, model.batch, measure, "F1")
 
     trained = train_at_each_rate(make, options, shown, checkpoints)
     with_loss = trained.model
@@ -127,16 +127,14 @@ def training_windows(reader: Reader, questions: Sequence[QuestionWithSpans]) -> 
     texts = [question.question for question in questions]
     for window in encode_questions(reader, texts, [question.context for question in questions]):
         windows[window.question].append(window)
-    return [_targets(windows[number], question.spans) for number, question in enumerate(questions)]
-
-
-def _targets(windows: Sequence[Feature], spans: Sequence[InclusiveSpan]) -> list[Target]:
-    for span in spans:
-        tokens = [(window, answer_tokens(window, span)) for window in windows]
-        targets = [Target(window, *place) for window, place in tokens if place]
-        if targets:
-            return targets
-    return []
+    targets_of_all = []
+    for of_question, question in zip(windows, questions, strict=True):
+        by_span = (
+            [Target(window, *place) for window in of_question if (place := answer_tokens(window, span))]
+            for span in question.spans
+        )
+        targets_of_all.append(next((targets for targets in by_span if targets), []))
+    return targets_of_all
 
 
 def answer_tokens(window: Feature, span: InclusiveSpan) -> tuple[int, int] | None:
@@ -149,21 +147,6 @@ def answer_tokens(window: Feature, span: InclusiveSpan) -> tuple[int, int] | Non
     return (starts[0], finals[-1]) if starts and finals else None
 
 
-def batch_of_windows(reader: Reader, rows: Sequence[Target]) -> Mapping[str, Any]:
-    """The arguments of ``ReaderWithLoss.forward``."""
-
-    def features(numbers: list[int]) -> dict[str, Any]:
-        chunk = [rows[number] for number in numbers]
-        return {
-            "inputs": collate(reader, [row.window for row in chunk]),
-            "allowed": pad_sequence([row.window.is_context for row in chunk], batch_first=True),
-            "starts": torch.tensor([row.start for row in chunk]),
-            "ends": torch.tensor([row.end for row in chunk]),
-        }
-
-    return {"windows": chunked([len(row.window.input_ids) for row in rows], features, reader.model.device)}
-
-
 class ReaderWithLoss(nn.Module):
     """A reader's model, to be trained on so many ``questions``; called with windows, it returns the loss."""
 
@@ -173,10 +156,25 @@ class ReaderWithLoss(nn.Module):
         self.reader = reader
         self.questions = questions
 
+    def batch(self, rows: Sequence[Target]) -> Mapping[str, Any]:
+        """The arguments of ``forward``: the windows, with their answers, in chunks of similar length."""
+
+        def features(numbers: list[int]) -> dict[str, Any]:
+            chunk = [rows[number] for number in numbers]
+            return {
+                "inputs": collate(self.reader, [row.window for row in chunk]),
+                "allowed": pad_sequence([row.window.is_context for row in chunk], batch_first=True),
+                "starts": torch.tensor([row.start for row in chunk]),
+                "ends": torch.tensor([row.end for row in chunk]),
+            }
+
+        lengths = [len(row.window.input_ids) for row in rows]
+        return {"windows": chunked(lengths, features, self.reader.model.device)}
+
     def forward(self, windows: Mapping[str, Any]) -> dict[str, Tensor]:
         """The mean loss of a batch of n windows (M9), ``loss``, ``()`` float32.
 
-        ``windows`` are those of ``batch_of_windows``, in chunks. Each chunk holds the model's inputs, and
+        ``windows`` are those of ``batch``, in chunks. Each chunk holds the model's inputs, and
         ``allowed``, ``starts`` and ``ends`` as ``span_losses`` takes them.
         """
         count = len(windows["order"])

@@ -1,10 +1,14 @@
-"""The style classifier (M4), which judges by its vector whether a single text looks like the seed texts."""
+"""The style classifier (M4), and the texts that are left out before the search because of it.
+
+It judges by its vector whether a single text looks like the seed texts.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -51,3 +55,43 @@ def load_style_classifier(model: str) -> StyleClassifier | None:
         return StyleClassifier(tensors["weight"].float().numpy(), float(tensors["bias"]))
     except (SafetensorError, KeyError, OSError) as error:
         raise ModelError(f"{file} cannot be read ({first_line(error)}); train the encoder again") from error
+
+
+@dataclass(frozen=True, slots=True)
+class UnitVectors:
+    """The vectors of those of n texts that are paired, and why the others are not.
+
+    Attributes:
+        vectors: ``(kept, d)`` float32, of length 1: the vectors of the texts that are paired, in their order.
+        zero: ``(n,)`` bool, whether a text has a zero vector, which has no direction.
+        other_style: ``(n,)`` bool, whether another text is not in the style of the seeds (M4).
+    """
+
+    vectors: Float32s
+    zero: NDArray[np.bool_]
+    other_style: NDArray[np.bool_]
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """The texts that are paired, ``(n,)`` bool."""
+        return ~(self.zero | self.other_style)
+
+
+def select_unit_vectors(
+    vectors: Float32s, style_probability: Float32s | None = None, least_probability: float = 0.0
+) -> UnitVectors:
+    """Leave out zero vectors and texts that are not in the style of the seeds (M4); scale the others.
+
+    Args:
+        vectors: ``(n, d)`` float32, finite.
+        style_probability: ``(n,)`` float32, in [0, 1], the probability that each text is in the style of the
+            seeds (``StyleClassifier.probability``); None keeps texts of every style.
+        least_probability: the lowest probability of a text that is kept.
+    """
+    lengths = np.linalg.norm(vectors, axis=1)
+    zero = lengths == 0
+    other_style = np.zeros(len(vectors), bool)
+    if style_probability is not None:
+        other_style = ~zero & (style_probability < least_probability)
+    kept = ~(zero | other_style)
+    return UnitVectors(vectors[kept] / lengths[kept, None], zero, other_style)

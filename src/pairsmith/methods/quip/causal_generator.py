@@ -5,7 +5,6 @@ beams: passage and instruction -> the likeliest answers -> diverse ones -> the l
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import ModelError
@@ -36,8 +35,8 @@ from pairsmith.models.question_generator import (
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.work import Advance
 
-Output = tuple[Passage, int]
-"""A passage and the number of one of its outputs; an output is an answer with its question."""
+Output = tuple[int, int]
+"""The row of a passage, and the number of one of its outputs; an output is an answer with its question."""
 
 _LONG_PASSAGE = (TOO_LONG, "the passage does not fit the model together with the instruction")
 _LONG_ANSWER = (TOO_LONG, "the answer leaves no room for a question")
@@ -86,52 +85,47 @@ class CausalGenerator:
                 advance(len(batch))
 
     def _sample_questions(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
-        """For each question that a passage still needs, sample an answer and a question after the answer."""
-        wanted = self._options.questions
-        outputs = [(passage, number) for passage in passages for number in passage.missing(wanted)]
-        written = (_written(*texts) for texts in self._sample_answers_and_questions(outputs))
-        return [list(islice(written, len(passage.missing(wanted)))) for passage in passages]
-
-    def _sample_answers_and_questions(self, outputs: Sequence[Output]) -> list[list[Group]]:
-        """For each output, the decoded answer and the decoded question.
-
-        The list of an output is empty if its prompt is too long for the model. It has no question if the
-        answer has a fault or leaves no room for a question.
-        """
-        prompts = {passage.id: self._prompt(passage.text, ANSWER_CUE) for passage, _ in outputs}
+        """For each question that a passage still needs, sample an answer and a question after it (Q2)."""
+        prompts = [self._prompt(passage.text, ANSWER_CUE) for passage in passages]
         top_p = self._options.top_p
         sampling = Sampling(
             top_k=0, top_p=top_p, max_tokens=GENERATED_ANSWER_TOKENS, stop=CLOSING_QUOTE, may_end=True
         )
         decoder = MultiPromptDecoder(
-            self.model, self_debias, sampling, self._options.seed, prompts.values(), tail=self._tail
+            self.model, self_debias, sampling, self._options.seed, prompts, tail=self._tail
         )
-        output_of: dict[Group, int] = {}  # the index of the output that a text is part of
-        for index, (passage, number) in enumerate(outputs):
-            if answer := _start_answer(decoder, prompts[passage.id], passage, number):
-                output_of[answer] = index
-        texts: list[list[Group]] = [[] for _ in outputs]
-        for text in decoder.finished():
-            index = output_of[text]
-            texts[index].append(text)
-            is_answer = len(texts[index]) == 1
-            if is_answer and (question := self._start_question(decoder, text, *outputs[index])):
-                output_of[question] = index
-        return texts
-
-    def _start_question(
-        self, decoder: MultiPromptDecoder, answer: Group, passage: Passage, number: int
-    ) -> Group | None:
-        """Begin to sample the question after an answer that has just ended.
-
-        None if the answer has a fault or leaves no room for a question.
-        """
-        lead = self._lead(answer.tokens)
-        fits = len(lead) + GENERATED_QUESTION_TOKENS <= decoder.room_after(answer)
-        if not fits or fault_of_text(answer.text, answer.ending):
-            return None
-        stream = stream_key(passage.id, number, "question")
-        return decoder.follow(answer, lead, stream, GENERATED_QUESTION_TOKENS)
+        wanted = self._options.questions
+        written: dict[Output, WrittenQuestion] = {}
+        answers: dict[Group, Output] = {}
+        questions: dict[Group, tuple[Output, str]] = {}  # with the text of the answer
+        for row, passage in enumerate(passages):
+            for number in passage.missing(wanted):
+                if not decoder.fits(prompts[row]):  # the prompt may have more tokens joined than in parts
+                    written[row, number] = WrittenQuestion("", "", _LONG_PASSAGE)
+                    continue
+                answer = Group(prompts[row], (), stream_key(passage.id, number, "answer"))
+                answers[answer] = row, number
+                decoder.add(answer)
+        for group in decoder.finished():
+            text, fault = group.text.strip(), fault_of_text(group.text, group.ending)
+            if group in questions:
+                output, answer_text = questions[group]
+                written[output] = WrittenQuestion(answer_text, text, fault)
+                continue
+            row, number = answers[group]
+            lead = self._lead(group.tokens)
+            if not fault and len(lead) + GENERATED_QUESTION_TOKENS > decoder.room_after(group):
+                fault = _LONG_ANSWER
+            if fault:
+                written[row, number] = WrittenQuestion(text, "", fault)
+            else:
+                stream = stream_key(passages[row].id, number, "question")
+                question = decoder.follow(group, lead, stream, GENERATED_QUESTION_TOKENS)
+                questions[question] = (row, number), text
+        return [
+            [written[row, number] for number in passage.missing(wanted)]
+            for row, passage in enumerate(passages)
+        ]
 
     def _search_questions(self, passages: Sequence[Passage]) -> list[list[WrittenQuestion]]:
         """Search for the likeliest answers, choose diverse ones, and search for the question of each (Q2)."""
@@ -223,23 +217,3 @@ class CausalGenerator:
         if self._options.chat:
             return tuple(self.model.encode_chat(before + instruction.replace("{passage}", passage), begun))
         return tuple(self.model.encode(before + instructed_prompt(passage, begun, instruction)))
-
-
-def _start_answer(decoder: MultiPromptDecoder, prompt: Prompt, passage: Passage, number: int) -> Group | None:
-    """Begin to sample the answer of an output; None if its prompt does not fit the model."""
-    if not decoder.fits(prompt):  # instruction and passage may have more tokens joined than apart
-        return None
-    answer = Group(prompt, (), stream_key(passage.id, number, "answer"))
-    decoder.add(answer)
-    return answer
-
-
-def _written(answer: Group | None = None, question: Group | None = None) -> WrittenQuestion:
-    """An output from its decoded answer and question, with its fault if it has one."""
-    if answer is None:
-        return WrittenQuestion("", "", _LONG_PASSAGE)
-    if question is None:
-        reason = fault_of_text(answer.text, answer.ending) or _LONG_ANSWER
-        return WrittenQuestion(answer.text.strip(), "", reason)
-    fault = fault_of_text(question.text, question.ending)
-    return WrittenQuestion(answer.text.strip(), question.text.strip(), fault)

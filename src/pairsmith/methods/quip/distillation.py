@@ -1,4 +1,7 @@
-"""The targets of a student: distributions of answers' starts and ends over the student's tokens (Q5)."""
+"""The loss of a student, and its targets: distributions of answers' starts and ends over its tokens (Q5).
+
+a question's labels -> distributions over characters, or hard labels (Q6) -> T_start and T_end over tokens
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pairsmith.data.questions import Distribution
+from pairsmith.data.questions import Distribution, GeneratedQuestion
+from pairsmith.methods.quip.training_options import StudentLabels
 from pairsmith.models.token_vectors import Ints, TextTokens, end_tokens, start_tokens
 
 
@@ -36,8 +40,6 @@ class PassageExample:
 def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weights: Tensor) -> Tensor:
     """-Σ T(i) log p(i) for a sparse distribution T, where p is the softmax over the allowed tokens (Q5).
 
-    This is the Kullback-Leibler divergence of p from T plus the entropy of T, which is constant.
-
     Args:
         logits: ``(n, tokens)`` of any floating dtype, finite.
         allowed: ``(n, tokens)`` bool, the tokens that the softmax is over.
@@ -49,6 +51,31 @@ def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weight
     """
     likelihoods = logits.float().masked_fill(~allowed, -torch.inf).log_softmax(dim=1)
     return -(likelihoods.gather(1, places) * weights).sum(dim=1)
+
+
+def labelled_question(question: GeneratedQuestion, labels: StudentLabels) -> LabelledQuestion:
+    """A question with the targets that a student learns: T_start and T_end (Q5), or a variant (Q6).
+
+    ``teacher`` are the teacher's distributions, and ``hard`` only their likeliest positions. ``answers`` is
+    the span of the generated answer.
+    """
+    if labels == "answers":
+        if question.generated_span is None:
+            return LabelledQuestion(question.question, None, None)
+        start, end = (Distribution((position,), (1.0,)) for position in question.generated_span)
+        return LabelledQuestion(question.question, start, end)
+    starts, ends = question.distributions()
+    if labels == "hard":
+        starts, ends = likeliest(starts), likeliest(ends)
+    return LabelledQuestion(question.question, starts, ends)
+
+
+def likeliest(distribution: Distribution) -> Distribution:
+    """A hard label (Q6): probability 1 at the likeliest position; an empty distribution stays empty."""
+    if not distribution.positions:
+        return distribution
+    best = int(np.argmax(distribution.probabilities))
+    return Distribution((distribution.positions[best],), (1.0,))
 
 
 def targets(tokens: Sequence[TextTokens], rows: Sequence[PassageExample]) -> dict[str, Tensor]:

@@ -47,7 +47,6 @@ from pairsmith.training.generators import (
     IGNORED,
     CausalGeneratorWithLoss,
     EncoderDecoderWithLoss,
-    GeneratorRow,
     GeneratorWithLoss,
     PromptAndTarget,
     generator_rows,
@@ -86,7 +85,8 @@ def train_question_generator_on(
         writer = CausalWriter(options, device) if causal else SequenceWriter(options, device)
 
         def measure() -> float:
-            return token_accuracy(writer, validation_chunks(validation, writer.collate))
+            batches = map(writer.collate, in_batches(validation, _VALIDATED_AT_ONCE))
+            return token_accuracy(writer, (chunk for batch in batches for chunk in batch["pairs"]["chunks"]))
 
         # Examples are tokenized batch by batch, as the tokens of all may not fit into memory.
         draw, measured = same_rows(examples), measure if validation else None
@@ -108,11 +108,11 @@ def generator_examples(questions: Iterable[Question], options: QuestionGenerator
     ends an answer: the separator or, for a causal model, a quotation mark.
     """
     tokenizer = load_tokenizer(options.base)
-    limit, write = _form(options, tokenizer)
+    limit, target = _limit_and_target(options, tokenizer)
     cut = lru_cache(_TEXTS)(partial(passages, limit=limit, tokenizer=tokenizer))
     for question in questions:
         answer = question.answers[0]
-        written = write(answer.text.strip(), question.question)
+        written = target(answer.text.strip(), question.question)
         if written is None:
             continue
         for window in cut(question.context):
@@ -137,7 +137,7 @@ def check_generator_examples(
             "reads a passage once for several questions; leave it out"
         )
     if not examples or (validation is not None and not validation):
-        limit, _ = _form(options, load_tokenizer(options.base))
+        limit, _ = _limit_and_target(options, load_tokenizer(options.base))
         raise InputError(
             f"none of the {'validation ' if examples else ''}questions can be used for training: no passage "
             f"of {limit} tokens holds the answer, or answer or question contain the mark that ends an "
@@ -145,16 +145,28 @@ def check_generator_examples(
         )
 
 
-def _form(options: QuestionGeneratorOptions, tokenizer: Any) -> tuple[int, Callable[[str, str], str | None]]:
+def _limit_and_target(
+    options: QuestionGeneratorOptions, tokenizer: Any
+) -> tuple[int, Callable[[str, str], str | None]]:
     """The longest passage in tokens, and the function that joins answer and question to a target text."""
     if writes_as(options.base) == "decoder":
         room = causal_limit(options.base, tokenizer)
         return min(options.max_length or room, room), target_text
-    return passage_limit(tokenizer, options.max_length), _in_one_sequence
+    return passage_limit(tokenizer, options.max_length), _target_sequence
 
 
-def _in_one_sequence(answer: str, question: str) -> str | None:
+def _target_sequence(answer: str, question: str) -> str | None:
+    """What an encoder-decoder model learns to write; None if answer or question contain the separator."""
     return None if SEPARATOR in answer + question else f"{answer}{SEPARATOR}{question}"
+
+
+def target_text(answer: str, question: str) -> str | None:
+    """The text that a causal model learns to write after ``ANSWER_CUE``.
+
+    None if answer or question contain a quotation mark, which would end the text early.
+    """
+    answer, question = " ".join(answer.split()), " ".join(question.split())
+    return None if CLOSING_QUOTE in answer + question else f"{answer}{QUESTION_CUE}{question}{CLOSING_QUOTE}"
 
 
 def causal_limit(base: str, tokenizer: Any) -> int:
@@ -195,15 +207,6 @@ def _tokens(tokenizer: Any, text: str) -> tuple[list[int], list[int]]:
     return tokens, ends
 
 
-def target_text(answer: str, question: str) -> str | None:
-    """The text that a causal model learns to write after ``ANSWER_CUE``.
-
-    None if answer or question contain a quotation mark, which would end the text early.
-    """
-    answer, question = " ".join(answer.split()), " ".join(question.split())
-    return None if CLOSING_QUOTE in answer + question else f"{answer}{QUESTION_CUE}{question}{CLOSING_QUOTE}"
-
-
 def causal_rows(tokenizer: Any, examples: Iterable[Example], context: int) -> Iterator[PromptAndTarget]:
     """Examples as tokens, truncated to the context; an example is skipped if no target token remains."""
     for example in examples:
@@ -225,13 +228,9 @@ class SequenceWriter(EncoderDecoderWithLoss):
         super().__init__(model, options.label_smoothing)
         self.tokenizer = model.tokenizer
 
-    def rows(self, examples: Sequence[Example]) -> list[GeneratorRow]:
-        """The tokens of passages and of the texts to write."""
-        return generator_rows(self.generator, examples, [], "", MAX_TOKENS)
-
     def collate(self, examples: Sequence[Example]) -> Mapping[str, Any]:
         """The arguments of ``forward`` for a batch of one or more examples."""
-        return self.batch(self.rows(examples))
+        return self.batch(generator_rows(self.generator, examples, [], "", MAX_TOKENS))
 
 
 class CausalWriter(CausalGeneratorWithLoss):
@@ -255,17 +254,6 @@ class CausalWriter(CausalGeneratorWithLoss):
                 rows.append(row)
                 texts.append(example.input)
         return self.behind_prompts(rows, texts)
-
-
-def validation_chunks(
-    examples: Sequence[Example], collate: Callable[[Sequence[Example]], Mapping[str, Any]]
-) -> Iterator[Mapping[str, Tensor]]:
-    """The chunks of the validation examples, which are tokenized a few at a time.
-
-    A chunk is the argument of ``GeneratorWithLoss.logits``; its ``labels`` are ``(n, tokens)`` int64.
-    """
-    for batch in in_batches(examples, _VALIDATED_AT_ONCE):
-        yield from collate(batch)["pairs"]["chunks"]
 
 
 def token_accuracy(model: GeneratorWithLoss, chunks: Iterable[Mapping[str, Tensor]]) -> float:

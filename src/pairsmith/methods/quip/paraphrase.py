@@ -110,34 +110,36 @@ def detect_paraphrases(
             f"layer is {layer}, but the encoder has {encoder.layers} layers; give a number from 0 to "
             f"{encoder.layers}"
         )
-    score = partial(
-        paraphrase_scores,
-        encoder,
-        special_tokens=special_tokens,
-        batch_tokens=batch_tokens,
-        progress=progress,
-    )
+    score = partial(paraphrase_scores, special_tokens=special_tokens, batch_tokens=batch_tokens)
+    # The layer (Q8).
     correlations: Mapping[int, float] = {}
     if judgements is not None:
-        correlations = layer_correlations(score, judgements, encoder.layers)
+        correlations = layer_correlations(
+            partial(score, encoder, progress=progress), judgements, encoder.layers
+        )
         layer = best_layer(correlations)
     elif layer is None:
         layer = usual_layer(encoder.layers)
-    by_layer = score(pairs, [layer, *(last_layers(encoder) if train else ())])
-    scores, features = by_layer[:, 0], by_layer[:, 1:]
-    predictions: Mapping[str, Mapping[int, Bools]] = {}
-    if train:
-        predictions = few_shot_predictions(
-            encoder,
-            train,
-            pairs,
-            features,
-            tune=tune,
-            special_tokens=special_tokens,
-            batch_tokens=batch_tokens,
-            progress=progress,
-        )
-    gold = labels_of(pairs)
+    # The scores, by the last layers, too, if they are features (Q8, Q9).
+    layers = last_layers(encoder)
+    by_layer = score(encoder, pairs, [layer, *(layers if train else ())], progress=progress)
+    scores, features, gold = by_layer[:, 0], by_layer[:, 1:], labels_of(pairs)
+
+    # A few labelled pairs (Q9).
+    def frozen(examples: Sequence[Paraphrase], _: int) -> Bools:
+        return predict_frozen(score(encoder, examples, layers), labels_of(examples), features)
+
+    def tuned(examples: Sequence[Paraphrase], seed: int) -> Bools:
+        copy = TokenEncoder(deepcopy(encoder.model).float(), encoder.tokenizer, encoder.max_length)
+        head = fine_tune(copy, examples, layers, seed=seed, special_tokens=special_tokens)
+        return head.predict(score(copy, pairs, layers, progress=progress))
+
+    ways = {"frozen": frozen} | ({"tuned": tuned} if tune else {})
+    predictions = {
+        name: {seed: predict(examples, seed) for seed, examples in (train or {}).items()}
+        for name, predict in ways.items()
+        if train
+    }
     few_shot = {
         name: {split: binary_f1(predicted, gold) for split, predicted in by_split.items()}
         for name, by_split in predictions.items()
@@ -214,43 +216,6 @@ def last_layers(encoder: TokenEncoder) -> range:
 
 
 # A few labelled pairs (Q9)
-
-
-def few_shot_predictions(
-    encoder: TokenEncoder,
-    train: Mapping[int, Sequence[Paraphrase]],
-    test: Sequence[Paraphrase],
-    test_features: Float64s,
-    *,
-    tune: bool,
-    special_tokens: bool,
-    batch_tokens: int | None,
-    progress: Progress | None,
-) -> dict[str, dict[int, Bools]]:
-    """Whether ``test`` pairs are predicted to be paraphrases, ``(test,)``, by way and training split (Q9).
-
-    The ways are ``frozen``, a logistic regression on BERTScores, and with ``tune`` also ``tuned``, the
-    fine-tuning of a copy of the encoder. ``test_features``, ``(test, layers)`` float64, are the scores of the
-    test pairs by ``last_layers``. The number of a split is the random seed of its fine-tuning.
-    """
-    layers = last_layers(encoder)
-    score = partial(
-        paraphrase_scores, layers=layers, special_tokens=special_tokens, batch_tokens=batch_tokens
-    )
-
-    def frozen(examples: Sequence[Paraphrase], _: int) -> Bools:
-        return predict_frozen(score(encoder, examples), labels_of(examples), test_features)
-
-    def tuned(examples: Sequence[Paraphrase], seed: int) -> Bools:
-        copy = TokenEncoder(deepcopy(encoder.model).float(), encoder.tokenizer, encoder.max_length)
-        head = fine_tune(copy, examples, layers, seed=seed, special_tokens=special_tokens)
-        return head.predict(score(copy, test, progress=progress))
-
-    ways = {"frozen": frozen} | ({"tuned": tuned} if tune else {})
-    return {
-        name: {seed: predict(examples, seed) for seed, examples in train.items()}
-        for name, predict in ways.items()
-    }
 
 
 def draw_paraphrases(pairs: Sequence[Paraphrase], shots: int, seed: int) -> list[Paraphrase]:

@@ -87,27 +87,22 @@ def cut_passages(
 
 
 def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[WrittenQuestion]]) -> None:
-    """Add the generated questions of each passage to the passage, or to its rejects."""
+    """Add the generated questions of each passage to the passage; faulty and repeated ones to its rejects."""
     for passage, questions in zip(passages, written, strict=True):
-        for question in questions:
-            keep(passage, question)
-
-
-def keep(passage: Passage, written: WrittenQuestion) -> None:
-    """Add a generated question to its passage or, if it has a fault or is a repeat, to the rejects."""
-    name = f"{passage.id}-{passage.outputs}"
-    passage.outputs += 1
-    if written.start is None:
-        place = find_answer(written.answer, passage.text)
-    else:
-        place = written.start, written.start + len(written.answer)
-    question = GeneratedQuestion(
-        name, passage.text, written.question, written.answer, place, place, kept=passage.kept
-    )
-    fault = written.fault
-    if not fault and written.question.casefold() in passage.questions:
-        fault = DUPLICATE, "the passage already has this question"
-    if fault:
-        passage.rejects.append(Reject.of(name, *fault, question.columns()))
-    else:
-        passage.questions[written.question.casefold()] = question
+        for output in questions:
+            name = f"{passage.id}-{passage.outputs}"
+            passage.outputs += 1
+            if output.start is None:
+                place = find_answer(output.answer, passage.text)
+            else:
+                place = output.start, output.start + len(output.answer)
+            question = GeneratedQuestion(
+                name, passage.text, output.question, output.answer, place, place, kept=passage.kept
+            )
+            fault = output.fault
+            if not fault and output.question.casefold() in passage.questions:
+                fault = DUPLICATE, "the passage already has this question"
+            if fault:
+                passage.rejects.append(Reject.of(name, *fault, question.columns()))
+            else:
+                passage.questions[output.question.casefold()] = question

@@ -20,12 +20,12 @@ from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.questions import Distribution, GeneratedQuestion
+from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.squad import Question
 from pairsmith.methods.quip.distillation import (
-    LabelledQuestion,
     PassageExample,
     is_read,
+    labelled_question,
     sparse_cross_entropy,
     targets,
 )
@@ -48,27 +48,7 @@ _PASSAGES_AT_ONCE = 1_000
 
 def grouped_by_passage(questions: Iterable[GeneratedQuestion], labels: StudentLabels) -> PassageStore:
     """Questions grouped by passage, with their training targets (Q5, Q6)."""
-    return PassageStore((question.context, _with_targets(question, labels)) for question in questions)
-
-
-def _with_targets(question: GeneratedQuestion, labels: StudentLabels) -> LabelledQuestion:
-    if labels == "answers":
-        if question.generated_span is None:
-            return LabelledQuestion(question.question, None, None)
-        start, end = (Distribution((position,), (1.0,)) for position in question.generated_span)
-        return LabelledQuestion(question.question, start, end)
-    starts, ends = question.distributions()
-    if labels == "hard":
-        starts, ends = likeliest(starts), likeliest(ends)
-    return LabelledQuestion(question.question, starts, ends)
-
-
-def likeliest(distribution: Distribution) -> Distribution:
-    """A hard label (Q6): probability 1 at the likeliest position; an empty distribution stays empty."""
-    if not distribution.positions:
-        return distribution
-    best = int(np.argmax(distribution.probabilities))
-    return Distribution((distribution.positions[best],), (1.0,))
+    return PassageStore((question.context, labelled_question(question, labels)) for question in questions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,13 +127,13 @@ def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> 
     if not bool(steered.any()):
         return p_main
     if bool(steered.all()):
-        return _combined(rule, p_main, p_counter)
+        return _rule_weights(rule, p_main, p_counter)
     result = p_main.clone()
-    result[steered] = _combined(rule, p_main[steered], p_counter[steered])
+    result[steered] = _rule_weights(rule, p_main[steered], p_counter[steered])
     return result
 
 
-def _combined(rule: Combine, p_main: Tensor, p_counter: Tensor) -> Tensor:
+def _rule_weights(rule: Combine, p_main: Tensor, p_counter: Tensor) -> Tensor:
     """What a rule returns, which may be the caller's own: it has to be weights of the shape of ``p_main``."""
     combined = rule(p_main, p_counter)
     if not isinstance(combined, Tensor) or combined.shape != p_main.shape:

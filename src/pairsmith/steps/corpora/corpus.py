@@ -22,8 +22,8 @@ from pairsmith.data.filters import NO_ANSWER, TOO_SHORT, ZERO_VECTOR
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.text import entities_of_texts, finder_revision
-from pairsmith.methods.mining.style import load_style_classifier
-from pairsmith.methods.mining.units import answers_in_passages, select_unit_vectors, sentences_of
+from pairsmith.methods.mining.style import load_style_classifier, select_unit_vectors
+from pairsmith.methods.mining.units import answers_in_passages, sentences_of
 from pairsmith.models.encode import Side, encode_texts
 from pairsmith.models.unit_vectors import first_not_finite
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of

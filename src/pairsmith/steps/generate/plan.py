@@ -9,8 +9,7 @@ import torch
 
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, load_task
-from pairsmith.methods.dino.method import GeneratedRows, write
-from pairsmith.methods.dino.request_queue import Hooks
+from pairsmith.methods.dino.method import GeneratedRows, Hooks, write
 from pairsmith.methods.dino.requests import TextRequest
 from pairsmith.models.language.remote import RemoteModel, Used
 from pairsmith.runs.estimate import Before, Estimate, peak_memory

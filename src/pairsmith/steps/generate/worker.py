@@ -19,8 +19,7 @@ from pairsmith.data.schemas import (
     to_table,
 )
 from pairsmith.data.tasks import TaskSpec
-from pairsmith.methods.dino.method import rows_needed, write
-from pairsmith.methods.dino.request_queue import Hooks
+from pairsmith.methods.dino.method import Hooks, rows_needed, write
 from pairsmith.methods.dino.requests import TextRequest
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.protocols import SteerableModel

@@ -17,8 +17,8 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import is_folder, place
 from pairsmith.data.examples import Example
 from pairsmith.data.text import finder_revision
+from pairsmith.methods.mining.candidates import unpairable
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
-from pairsmith.methods.mining.pairable import unpairable
 from pairsmith.methods.mining.sampled_negatives import in_window, overlaps, positive_answers, positive_outputs
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder

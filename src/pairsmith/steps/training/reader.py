@@ -7,7 +7,7 @@ from pairsmith.core.citations import MINING
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import resolve_model
 from pairsmith.data.squad import Question, read_questions
-from pairsmith.methods.mining.marked import QuestionWithSpans
+from pairsmith.methods.mining.question_store import QuestionWithSpans
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.span_heads import heads_kind
 from pairsmith.steps.training.card import HubModel

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pairsmith.core.citations import QUIP
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions
-from pairsmith.methods.mining.marked import QuestionWithSpans, StoredQuestions
+from pairsmith.methods.mining.question_store import QuestionWithSpans, StoredQuestions
 from pairsmith.methods.mining.reader import train_reader_on
-from pairsmith.methods.quip.student import likeliest
+from pairsmith.methods.quip.distillation import likeliest
 from pairsmith.models.reader import Reader
 from pairsmith.models.span_heads import PerceptronReader, save_heads
 from pairsmith.steps.training.card import ANSWERING_ENCODER

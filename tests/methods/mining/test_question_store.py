@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.data.squad import Answer
-from pairsmith.methods.mining.marked import QuestionWithSpans, StoredQuestions, span_of
+from pairsmith.methods.mining.question_store import QuestionWithSpans, StoredQuestions, span_of
 
 MARKS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=2).map(tuple)
 ASKED = st.builds(QuestionWithSpans, st.text(max_size=3), st.sampled_from(["A man.", "", "Ü\n"]), MARKS)
