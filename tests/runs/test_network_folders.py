@@ -59,6 +59,13 @@ def test_a_process_of_another_machine_keeps_this_one_out(out, work, clock):
     work.start(out)  # the lock of this machine was given back, too
 
 
+def test_one_that_ends_there_is_not_waited_for_any_longer(out, work, clock):
+    far(out)
+    clock.each = lambda: (out / LEASE).unlink(missing_ok=True)
+    work.start(out)
+    assert clock.now < lease.STALE_SECONDS
+
+
 def test_one_that_was_killed_there_is_taken_over(out, work, clock):
     far(out, time="2999-01-01T00:00:00+00:00")
     work.start(out)
