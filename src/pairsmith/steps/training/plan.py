@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import ProgressTask, Silent
-from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.planning import counted, has_no_sample
 from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.reading import with_training_splits
@@ -95,9 +95,7 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
     weights_per_checkpoint = 4 if validation_size else 3
     return Estimate(
         seconds=reading + libraries + rates * (training + trial.loading),
-        memory=peak_memory(),
         disk=trial.weights + BESIDE_WEIGHTS,
-        rows={},
         scratch=(checkpoints * weights_per_checkpoint + (rates if rates > 1 else 0)) * trial.weights,
     )
 
