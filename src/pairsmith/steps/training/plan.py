@@ -68,8 +68,8 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
         changes = {**dict.fromkeys(names, count), **epochs, **one_rate, "batch_size": batch}
         timer, begun = _Timer(), time.monotonic()
         context: TrainingContext = {"progress": timer, "checkpoints": None}
-        part = replace(data, validation=validation[:evaluated])
-        trained = step.train(part, settings.model_copy(update=changes), context)
+        few = replace(data, validation=validation[:evaluated])
+        trained = step.train(few, settings.model_copy(update=changes), context)
         untimed = max(1, count // 3)
         seconds = (timer.ends[-1] - timer.ends[untimed - 1]) / (count - untimed)
         evaluation = timer.last - timer.ends[-1]
