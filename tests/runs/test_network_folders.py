@@ -209,6 +209,45 @@ def test_a_run_that_is_stopped_just_before_its_line_takes_no_line_of_the_next_ru
     assert sorted(Journal.read(out).entries) == [0, 1, 2]
 
 
+def test_a_lease_that_was_lost_once_is_lost_whatever_is_read_then(out):
+    """Whoever had the folder in between may have written to it; the lease is neither renewed nor removed."""
+    folder = out.parent
+    lock.acquire(folder)
+    held, own = lock._leases[str(folder.resolve())], (folder / LEASE).read_bytes()
+    far(folder)
+    assert not held.holds()
+    (folder / LEASE).write_bytes(own)
+    assert not held.holds()
+    held._renew()
+    assert (folder / LEASE).read_bytes() == own
+    lock.release(folder)
+    assert (folder / LEASE).read_bytes() == own
+
+
+def test_a_renewal_that_finds_another_owner_loses_the_lease(out):
+    folder = out.parent
+    lock.acquire(folder)
+    held, own = lock._leases[str(folder.resolve())], (folder / LEASE).read_bytes()
+    far(folder)
+    others = (folder / LEASE).read_bytes()
+    held._renew()
+    assert (folder / LEASE).read_bytes() == others
+    (folder / LEASE).write_bytes(own)
+    with pytest.raises(FolderError, match="another run has taken over"):
+        lock.check(folder)
+
+
+def test_a_process_that_ends_gives_its_lease_back(out, monkeypatch):
+    at_end = []
+    monkeypatch.setattr(lease.atexit, "register", at_end.append)
+    monkeypatch.setattr(lease.atexit, "unregister", lambda _: at_end.clear())
+    lock.acquire(out.parent)
+    (give_back,) = at_end
+    give_back()
+    assert not (out.parent / LEASE).exists()
+    assert at_end == []
+
+
 def test_a_lease_that_is_being_renewed_is_not_lost(out, monkeypatch):
     """SFTP and other stores show a file while it is written; the thread that renews stops in the middle."""
     lock.acquire(out.parent)

@@ -65,7 +65,7 @@ def drawn(source, path):
     ("run", "original", "table", "message"),
     [
         (smooth, SCORED, with_column(SCORED, "id", [1, 2]), "the column id has the type int64, expected string"),
-        (smooth, SCORED, with_column(SCORED, "sentence2", ["x", None]), "1 of 2 rows have no value in the column sen"),
+        (smooth, SCORED, with_column(SCORED, "sentence2", ["x", None]), "1 of 2 rows have no value in the column s"),
         (smooth, SCORED, with_column(SCORED, "score", ["1", "0"]), "score has the type string, expected double"),
         (best, MINED, MINED.drop_columns(["id"]), "has no column 'id', which is needed; it has: input, output"),
         (best, MINED, with_column(MINED, "id", [1, 2]), "the column id has the type int64, expected string"),

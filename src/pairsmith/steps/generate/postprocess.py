@@ -185,7 +185,7 @@ def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[Genera
     own = columns[:-1] if columns[-1:] == [_SOURCE.name] else columns  # of a mixture
     for schema, kind in KINDS:
         if own == schema.names:
-            check_rows(table.schema, [table], schema, where)
+            check_rows(table, schema, where)
             return schema, from_table(table, kind)
     raise InputError(
         f"{where} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "

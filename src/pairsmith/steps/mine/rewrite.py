@@ -152,7 +152,7 @@ def check_pair_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
             f"{settings.pairs}: pairs of kind {settings.kind} have the columns {', '.join(needed.names)}; "
             f"{', '.join(missing)} missing"
         )
-    check_rows(pairs.schema, [pairs], needed, settings.pairs)
+    check_rows(pairs, needed, settings.pairs)
 
 
 def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> RowsAndRejects:
