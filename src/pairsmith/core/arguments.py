@@ -130,8 +130,12 @@ def check_not_empty(items: Sized, name: str, item: str) -> None:
 
 
 def checked_pairs(pairs: Iterable[T], name: str) -> list[T]:
-    """The argument ``name`` as a list of pairs of texts; an ``InputError`` if it is anything else."""
+    """The argument ``name`` as a list of pairs of texts; an ``InputError`` if it is anything else.
+
+    The rows of an array become lists.
+    """
     items = _items(pairs, name, "pairs of texts")
+    items = [pair.tolist() if hasattr(pair, "tolist") else pair for pair in items]
     for index, pair in enumerate(items):
         if not (isinstance(pair, tuple | list) and [isinstance(text, str) for text in pair] == [True, True]):
             texts = [field.name for field in fields(pair) if field.type is str] if is_dataclass(pair) else []
