@@ -216,7 +216,7 @@ def _instead(values: object, plural: str) -> str:
         row_class = plural.partition(" ")[0][:-1]
         return f'; give [{row_class}(**record) for record in frame.to_dict("records")]'
     lists = [part for part in ("rows", "train") if isinstance(getattr(values, part, None), list)]
-    return f"; give its {lists[0]}" if lists else ""
+    return f"; give its {lists[0]}" if lists and "text" not in plural else ""
 
 
 def _kind(value: object) -> str:
