@@ -64,7 +64,7 @@ def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str],
 def check_types(schema: pa.Schema, needed: pa.Schema, source: str) -> None:
     """Raise an ``InputError`` unless ``schema`` has the columns of ``needed``, with their types.
 
-    The rows that a step wrote have; but a folder's files may be edited, or written by another program.
+    A step always writes them; but the files of a folder may be edited, or written by another program.
     ``source`` is the name of the rows' source, for the error.
     """
     for column in needed:
