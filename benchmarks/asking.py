@@ -11,13 +11,14 @@ both ways in turns in one run, with all threads. Sequences are counted, kept or 
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
+from unittest.mock import patch
 
 import torch
 
@@ -29,13 +30,14 @@ from mining_data import squad_corpora
 from pairsmith.core.model_files import pick_dtype
 from pairsmith.data.squad import Question
 from pairsmith.data.text.instructed import CLOSING_QUOTE, QUESTION_CUE, QuestionExample
-from pairsmith.methods.quip.causal_generator import CausalGenerator, Output
+from pairsmith.methods.quip import causal_generator
+from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.generators import generator_kind
 from pairsmith.methods.quip.options import BATCH_SIZES, GenerationOptions
 from pairsmith.methods.quip.passages import Passage
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
 from pairsmith.models.encode import batches_by_length
-from pairsmith.models.language.decoder import Group
+from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS
 from pairsmith.models.text_generator import encode_inputs, input_features, load_text_generator
@@ -146,25 +148,28 @@ def sequence_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Wa
     return Ways(len(texts), lambda: count / seconds(ask), lambda: count / seconds(generate))
 
 
-class RecordedGenerator(CausalGenerator):
-    """A question generator that keeps the answers and questions that it drew."""
+class RecordedDecoder(MultiPromptDecoder):
+    """A decoder that keeps the answers and questions that it drew."""
 
-    drawn: list[Group]
+    drawn: ClassVar[list[Group]] = []
 
-    def _sample_answers_and_questions(self, outputs: Sequence[Output]) -> list[list[Group]]:
-        texts = super()._sample_answers_and_questions(outputs)
-        self.drawn += [text for of_output in texts for text in of_output]
-        return texts
+    def finished(self) -> Iterator[Group]:
+        """Decode as usual; every group that ended is kept."""
+        for group in super().finished():
+            self.drawn.append(group)
+            yield group
 
-    def work(self, network: Any) -> float:
-        """The operations of all tokens that had to be computed: each distinct prompt, and what was fed."""
-        questions = [group for group in self.drawn if group.before]
-        counts = needed([group for group in self.drawn if not group.before])
-        counts.tokens += sum(
-            len(self._behind_line_break(QUESTION_CUE)) + len(x.tokens) - 1 for x in questions
-        )
-        counts.rows += sum(map(len, (group.tokens for group in questions)))
-        return float(products(network, counts))
+
+def work(network: Any, drawn: Sequence[Group], cue: int) -> float:
+    """The operations of all tokens that had to be computed: each distinct prompt, and what was fed.
+
+    ``cue`` is the number of tokens between an answer and its question.
+    """
+    questions = [group for group in drawn if group.before]
+    counts = needed([group for group in drawn if not group.before])
+    counts.tokens += sum(cue + len(question.tokens) - 1 for question in questions)
+    counts.rows += sum(len(question.tokens) for question in questions)
+    return float(products(network, counts))
 
 
 def causal_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways:
@@ -175,24 +180,25 @@ def causal_ways(args: argparse.Namespace, questions: Sequence[Question]) -> Ways
     options = GenerationOptions(
         max_length=200, tries=1, batch_size=args.passages, examples=examples(questions) if told else ()
     )
-    generator = RecordedGenerator(model, options)
+    generator = CausalGenerator(model, options)
+    cue = len(model.encode("x\n" + QUESTION_CUE)) - len(model.encode("x\n"))
     texts = passages_of(questions[1_000:], generator.length, generator.limit, args.passages)
     shares: list[float] = []
 
     def ask() -> float:
         before = matrix_rate(dtype, args.device)
-        generator.drawn = []
-        spent = seconds(partial(generator.generate, numbered(texts)))
+        RecordedDecoder.drawn.clear()
+        with patch.object(causal_generator, "MultiPromptDecoder", RecordedDecoder):
+            spent = seconds(partial(generator.generate, numbered(texts)))
         rate = (before + matrix_rate(dtype, args.device)) / 2
-        shares.append(round(generator.work(network) / spent / rate, 3))
+        shares.append(round(work(network, RecordedDecoder.drawn, cue) / spent / rate, 3))
         return len(texts) * options.questions / spent
 
     def generate(size: int) -> float:
         begun = perf_counter()
-        answers = [group for group in generator.drawn if not group.before]
-        questions = [
-            Group((*group.main, *group.before), (), group.stream) for group in generator.drawn if group.before
-        ]
+        drawn = sorted(RecordedDecoder.drawn, key=lambda group: group.stream)  # not the shortest first
+        answers = [group for group in drawn if not group.before]
+        questions = [Group((*group.main, *group.before), (), group.stream) for group in drawn if group.before]
         for groups, most in ((answers, GENERATED_ANSWER_TOKENS), (questions, GENERATED_QUESTION_TOKENS)):
             sampling = Sampling(
                 top_k=0, top_p=options.top_p, max_tokens=most, stop=CLOSING_QUOTE, may_end=True

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import pairsmith
-from pairsmith.core.arguments import checked_texts
+from pairsmith.core.arguments import checked_pairs, checked_texts
 from pairsmith.core.errors import InputError, SettingsError, TaskError, UserError
 from pairsmith.core.progress import Progress
 from pairsmith.data.questions import GeneratedQuestion
@@ -595,6 +595,10 @@ def test_the_message_says_what_to_give_instead(call, message):
     with pytest.raises(InputError) as refused:
         call()
     assert str(refused.value) == message
+
+
+def test_the_rows_of_an_array_are_pairs():
+    assert checked_pairs(np.array([["a", "b"], ["c", "d"]]), "pairs") == [["a", "b"], ["c", "d"]]
 
 
 def test_the_result_of_a_training_in_place_of_its_model_is_refused():

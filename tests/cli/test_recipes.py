@@ -777,6 +777,18 @@ def test_a_step_is_started_over_in_its_folder_and_what_reads_it_is_made_anew(rec
         run_recipe(changed, tmp_path / "run", Silent(), fresh_steps=["row"])
 
 
+def test_a_finished_step_is_started_over_and_what_reads_it_stays_if_its_result_is_the_same(
+    recipe, steps, calls, tmp_path
+):
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    calls.clear()
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent(), fresh_steps=["rows"])
+    assert [(name, fresh) for _, name, _, fresh in calls] == [("rows", True)]
+    calls.clear()
+    run_recipe(load_recipe(recipe(), steps), tmp_path / "run", Silent())
+    assert calls == []
+
+
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_folder_that_holds_something_else_is_refused(recipe, steps, calls, tmp_path, fresh):
     (tmp_path / "run").mkdir()

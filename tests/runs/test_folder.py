@@ -32,7 +32,7 @@ def test_train_comes_first(folder):
 def test_a_folder_is_shown_in_one_line(folder):
     shown = repr(folder)
     assert shown.startswith(f"DatasetFolder({str(folder.path)!r}, ")
-    assert shown.endswith(": 1 rows in train, 1 rows in validation)")
+    assert shown.endswith(", {'train': 1, 'validation': 1})")
 
 
 def test_a_folder_called_like_a_partition_adds_no_column(folder):

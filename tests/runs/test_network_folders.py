@@ -59,6 +59,13 @@ def test_a_process_of_another_machine_keeps_this_one_out(out, work, clock):
     work.start(out)  # the lock of this machine was given back, too
 
 
+def test_one_that_ends_there_is_not_waited_for_any_longer(out, work, clock):
+    far(out)
+    clock.each = lambda: (out / LEASE).unlink(missing_ok=True)
+    work.start(out)
+    assert clock.now < lease.STALE_SECONDS
+
+
 def test_one_that_was_killed_there_is_taken_over(out, work, clock):
     far(out, time="2999-01-01T00:00:00+00:00")
     work.start(out)
@@ -200,6 +207,45 @@ def test_a_run_that_is_stopped_just_before_its_line_takes_no_line_of_the_next_ru
     with pytest.raises(FolderError, match="another run has taken over"):
         work.commit(writer, 3)
     assert sorted(Journal.read(out).entries) == [0, 1, 2]
+
+
+def test_a_lease_that_was_lost_once_is_lost_whatever_is_read_then(out):
+    """Whoever had the folder in between may have written to it; the lease is neither renewed nor removed."""
+    folder = out.parent
+    lock.acquire(folder)
+    held, own = lock._leases[str(folder.resolve())], (folder / LEASE).read_bytes()
+    far(folder)
+    assert not held.holds()
+    (folder / LEASE).write_bytes(own)
+    assert not held.holds()
+    held._renew()
+    assert (folder / LEASE).read_bytes() == own
+    lock.release(folder)
+    assert (folder / LEASE).read_bytes() == own
+
+
+def test_a_renewal_that_finds_another_owner_loses_the_lease(out):
+    folder = out.parent
+    lock.acquire(folder)
+    held, own = lock._leases[str(folder.resolve())], (folder / LEASE).read_bytes()
+    far(folder)
+    others = (folder / LEASE).read_bytes()
+    held._renew()
+    assert (folder / LEASE).read_bytes() == others
+    (folder / LEASE).write_bytes(own)
+    with pytest.raises(FolderError, match="another run has taken over"):
+        lock.check(folder)
+
+
+def test_a_process_that_ends_gives_its_lease_back(out, monkeypatch):
+    at_end = []
+    monkeypatch.setattr(lease.atexit, "register", at_end.append)
+    monkeypatch.setattr(lease.atexit, "unregister", lambda _: at_end.clear())
+    lock.acquire(out.parent)
+    (give_back,) = at_end
+    give_back()
+    assert not (out.parent / LEASE).exists()
+    assert at_end == []
 
 
 def test_a_lease_that_is_being_renewed_is_not_lost(out, monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 from tests.folders import write_folder
 
 from pairsmith.core.errors import FolderError, redacted
+from pairsmith.data.schemas import MINED_PAIR
 from pairsmith.runs import Card, Growth, ShardSpec, lock
 from pairsmith.runs import log as logs
 from pairsmith.runs.folder import ShardEntry
@@ -271,6 +272,12 @@ def test_rows_without_a_score_and_labels_with_odd_letters_are_counted(out):
     rows = pa.table({"id": list("abcd"), "label": ["x\x1b[31mred", "x\x1b[31mred", None, "y"]}, schema=schema)
     write_folder(out, {"train": rows}, step="mix")
     assert status_lines(out)[1:] == ["            2 of label x [31mred", "            1 of label y"]
+
+
+def test_measured_scores_are_no_labels(out):
+    rows = pa.table([["1"], ["a"], ["b"], [1.2], [0.5], ["1"], ["1"]], schema=MINED_PAIR)
+    write_folder(out, {"train": rows}, step="mine")
+    assert not [line for line in status_lines(out) if "of label" in line]
 
 
 def test_the_entries_of_many_shards_are_read_without_searches_for_garbage(tmp_path):

@@ -427,7 +427,7 @@ def test_a_plan_counts_no_encoding_whose_vectors_are_on_the_disk(world, tiny_ber
 def test_the_retriever_recipe_encodes_its_chunks_once_for_an_encoder(tmp_path):
     recipe = load_recipe(find_recipe("retriever"), overrides=[f"chunks.documents=[{tmp_path}]"])
     vectors = {
-        planned.name: kept_vectors.corpus_vectors(planned.step.settings.model_validate(planned.values))
+        planned.name: kept_vectors.kept_share(planned.step.settings.model_validate(planned.values), {})[0]
         for planned in recipe.steps
     }
     assert vectors["kept"] == vectors["negatives"] == vectors["before"] != ""

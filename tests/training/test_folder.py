@@ -5,12 +5,13 @@ from unittest.mock import Mock
 import pytest
 import torch
 from torch import nn
+from upath import UPath
 
 from pairsmith.core.errors import FolderError, StorageError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import Run, Sources, lock
 from pairsmith.runs.identity import Identity
-from pairsmith.training.checkpoints import BestSoFar
+from pairsmith.training.checkpoints import BestSoFar, Checkpoints
 from pairsmith.training.fit import TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.folder import TRAINING_RECORD, ModelFolder
 from pairsmith.training.options import FewShotOptions
@@ -182,6 +183,16 @@ def test_no_checkpoint_is_saved_in_a_new_folder_of_the_old_name(tmp_path, rates)
     with pytest.raises(FolderError, match="/model was moved or removed"):
         checkpoints.seal(2, BestSoFar())
     assert not out.exists()
+
+
+def test_a_checkpoint_is_not_put_into_a_store_that_another_run_took_over_meanwhile(monkeypatch):
+    out = UPath("memory://taken-over/model")
+    checkpoints = Checkpoints(out / "checkpoints", locked=out)
+    lease = Mock(check=Mock(side_effect=[None, FolderError("another run has taken over")]))
+    monkeypatch.setitem(lock._leases, str(out), lease)
+    with pytest.raises(FolderError, match="taken over"):
+        checkpoints.seal(1, BestSoFar())
+    assert not (out / "checkpoints").exists()
 
 
 def test_a_training_ends_before_it_saves_in_a_new_folder_of_the_old_name(tmp_path):

@@ -6,8 +6,7 @@ include the memory of earlier steps. Stand-ins take the place of what these will
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +29,7 @@ from pairsmith.core.progress import Progress, Silent, clock
 from pairsmith.core.settings import Settings
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import Card, FolderWriter, Run
-from pairsmith.runs.estimate import Before, Estimate, peak_memory, total
+from pairsmith.runs.estimate import Before, Estimate, total
 from pairsmith.runs.executors import how_it_ended, ignoring_interrupts
 from pairsmith.runs.identity import Identity
 from pairsmith.steps.step import Step
@@ -158,7 +157,7 @@ def plan_step(step: Step, settings: Settings, before: Before) -> Estimate:
     for earlier in (before[value] for _, value in settings if isinstance(value, str) and value in before):
         if earlier.sample is not None and not earlier.sample.num_rows:
             # Without sample rows nothing can be tried; the step makes at most as many rows as it reads.
-            return Estimate(0.0, memory=peak_memory(), disk=0, rows=earlier.rows, sample=earlier.sample)
+            return Estimate(0.0, rows=earlier.rows, sample=earlier.sample)
     references = {text for _, value in settings for text in texts_in(value) if text in before}
     with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
         stand_ins = {
@@ -172,8 +171,18 @@ def plan_step(step: Step, settings: Settings, before: Before) -> Estimate:
             if not stand_ins.keys().isdisjoint(texts_in(value))
         }
         estimates = {**before, **{name: before[reference] for reference, name in stand_ins.items()}}
-        with _errors_of_plan(folder, references - stand_ins.keys()):
+        try:
             return step.planner()(settings.model_copy(update=changes), estimates)
+        except PairsmithError as error:
+            missing = [name for name in references - stand_ins.keys() if name in str(error)]
+            if missing and isinstance(error, InputError | FolderError):
+                raise SettingsError(
+                    f"{missing[0]}: plan cannot estimate a step that reads the output of this step, as it "
+                    "has no sample of it"
+                ) from None
+            if folder in str(error):  # the user knows the step by its name, not by that of its stand-in
+                raise type(error)(str(error).replace(f"{folder}/", "")) from None
+            raise
 
 
 def _stand_in(reference: str, earlier: Estimate, folder: Path) -> str | None:
@@ -189,24 +198,6 @@ def _stand_in(reference: str, earlier: Estimate, folder: Path) -> str | None:
         writer.commit(0, {"train": earlier.sample}, REJECT.empty_table())
         writer.finish(Card("A sample", "Some of the rows that a step will make."))
     return str(out)
-
-
-@contextmanager
-def _errors_of_plan(folder: str, missing: Set[str]) -> Iterator[None]:
-    """Name steps in errors: those ``missing`` a stand-in, and those with one in ``folder``."""
-    try:
-        yield
-    except PairsmithError as error:
-        if isinstance(error, InputError | FolderError):
-            for reference in missing:
-                if reference in str(error):
-                    raise SettingsError(
-                        f"{reference}: plan cannot estimate a step that reads the output of this step, "
-                        "as it has no sample of it"
-                    ) from None
-        if folder in str(error):
-            raise type(error)(str(error).replace(f"{folder}/", "")) from None
-        raise
 
 
 def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:

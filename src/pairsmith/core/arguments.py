@@ -130,8 +130,12 @@ def check_not_empty(items: Sized, name: str, item: str) -> None:
 
 
 def checked_pairs(pairs: Iterable[T], name: str) -> list[T]:
-    """The argument ``name`` as a list of pairs of texts; an ``InputError`` if it is anything else."""
+    """The argument ``name`` as a list of pairs of texts; an ``InputError`` if it is anything else.
+
+    The rows of an array become lists.
+    """
     items = _items(pairs, name, "pairs of texts")
+    items = [pair.tolist() if hasattr(pair, "tolist") else pair for pair in items]
     for index, pair in enumerate(items):
         if not (isinstance(pair, tuple | list) and [isinstance(text, str) for text in pair] == [True, True]):
             texts = [field.name for field in fields(pair) if field.type is str] if is_dataclass(pair) else []
@@ -212,7 +216,7 @@ def _instead(values: object, plural: str) -> str:
         row_class = plural.partition(" ")[0][:-1]
         return f'; give [{row_class}(**record) for record in frame.to_dict("records")]'
     lists = [part for part in ("rows", "train") if isinstance(getattr(values, part, None), list)]
-    return f"; give its {lists[0]}" if lists else ""
+    return f"; give its {lists[0]}" if lists and "text" not in plural else ""
 
 
 def _kind(value: object) -> str:

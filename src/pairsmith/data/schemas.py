@@ -42,6 +42,8 @@ NEGATIVES: pa.Schema = pa.schema(
 """A query, a text that answers it and its score, and texts that do not answer it, with their scores."""
 CHUNK: pa.Schema = pa.schema([*text_schema("id", "title", "text", "document"), ("place", pa.int64())])
 REJECT = text_schema("id", "filter", "reason", "row")
+_MEASURED_BESIDE = {"margin", "negatives"}
+"""Columns of mined pairs and of queries with negatives, whose scores are measured and are no labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,14 @@ class GradedPair:
 
 TypedRow = ScoredPair | LabelledPair | LabelledText | MinedPair | MinedAnswer | Reject
 R = TypeVar("R", ScoredPair, LabelledPair, LabelledText, MinedPair, MinedAnswer, Reject)
+
+
+def label_column(schema: pa.Schema) -> str | None:
+    """The column with the rows' labels, which may be scores; None if there is none."""
+    columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
+    if "label" not in columns and _MEASURED_BESIDE & set(schema.names):
+        return None
+    return next((name for name in ("label", "score") if name in columns), None)
 
 
 def to_table(rows: Sequence[TypedRow], schema: pa.Schema) -> pa.Table:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import pyarrow as pa
@@ -10,14 +10,24 @@ import pyarrow as pa
 from pairsmith.core.settings import Settings
 
 
+def peak_memory() -> int:
+    """Peak memory of this process so far in bytes, including models and libraries; 0 where unknown."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else peak * 1024)
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """The estimate for one step on this machine."""
 
     seconds: float  # run time with the workers in the settings, once the libraries are loaded
-    memory: int  # bytes that its processes together need at most
-    disk: int  # bytes that remain on the disk
-    rows: Mapping[str, int]  # rows that it makes, by split
+    memory: int = field(default_factory=peak_memory)  # bytes that its processes together need at most
+    disk: int = 0  # bytes that remain on the disk
+    rows: Mapping[str, int] = field(default_factory=dict)  # rows that it makes, by split
     scratch: int = 0  # further bytes that it needs on the disk until it is finished
     tokens: int = 0  # tokens that a language model generates
     bought: tuple[int, int] = (0, 0)  # tokens that a server reads and writes, as the server counts them
@@ -72,7 +82,6 @@ def total(estimates: Iterable[Estimate]) -> Estimate:
         seconds=sum(step.seconds for step in steps) + max((step.starting for step in steps), default=0.0),
         memory=max((step.memory for step in steps), default=0),
         disk=disk,
-        rows={},
         scratch=max(0, peak_disk - disk),
         tokens=sum(step.tokens for step in steps),
         bought=(sum(step.bought[0] for step in steps), sum(step.bought[1] for step in steps)),
@@ -90,16 +99,6 @@ SHARD_BYTES = 1_400
 """Approximate number of bytes that each shard adds to manifest, log and journal."""
 
 
-def peak_memory() -> int:
-    """Peak memory of this process so far in bytes, including models and libraries; 0 where unknown."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak if sys.platform == "darwin" else peak * 1024)
-
-
 def plan_little(settings: Settings, before: Before) -> Estimate:  # noqa: ARG001 - as for every planner
     """The fixed estimate of a tool, which takes about a second; nothing is run for it."""
-    return Estimate(seconds=1.0, memory=peak_memory(), disk=FOLDER_BYTES, rows={})
+    return Estimate(seconds=1.0, disk=FOLDER_BYTES)

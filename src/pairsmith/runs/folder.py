@@ -180,9 +180,7 @@ class DatasetFolder:
     manifest: Manifest
 
     def __repr__(self) -> str:
-        """The folder, the step that wrote it, and its numbers of rows, without the whole manifest."""
-        rows = ", ".join(f"{number:,} rows in {name}" for name, number in self.split_rows.items())
-        return f"{type(self).__name__}({str(self.path)!r}, {self.manifest.step}: {rows or 'no rows'})"
+        return f"DatasetFolder({str(self.path)!r}, {self.manifest.step}, {self.split_rows})"
 
     @classmethod
     def open(cls, path: str | Place) -> Self:

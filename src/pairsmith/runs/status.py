@@ -20,6 +20,7 @@ from pairsmith.core.paths import (
     size_of,
 )
 from pairsmith.core.progress import clock
+from pairsmith.data.schemas import label_column
 from pairsmith.data.tasks import label_text
 from pairsmith.runs import lock
 from pairsmith.runs.existing import entries_of
@@ -121,12 +122,11 @@ def _saved_steps(checkpoints: Place, settings: object) -> str:
 
 
 def label_counts(folder: DatasetFolder, most: int | None = None) -> Counter[str]:
-    """The number of rows of each label or score, over all splits; empty if the rows have neither column.
+    """The number of rows of each label, over all splits; empty if the rows have no labels (``label_column``).
 
     Reading ends early if there are more than ``most`` different values; the counts are then incomplete.
     """
-    names = folder.schema().names
-    column = next((name for name in ("label", "score") if name in names), None)
+    column = label_column(folder.schema())
     counts: Counter[str] = Counter()
     if column is not None:
         for split in folder.splits:

@@ -41,12 +41,10 @@ NEIGHBOUR_BYTES = 12
 """Size of a saved neighbour, its number and its similarity, in bytes."""
 
 
-def timed(
-    load: Callable[[], Callable[[Sequence[T]], R]], sample: Sequence[T], few: int = 8
-) -> tuple[float, float, R]:
+def timed(load: Callable[[], Callable[[Sequence[T]], R]], sample: Sequence[T]) -> tuple[float, float, R]:
     """Time a function on a sample.
 
-    ``load`` loads a model, and returns the function, which is first called with ``few`` items for warming up.
+    ``load`` loads a model, and returns the function, which an eighth of the items warm up.
 
     Returns:
         the seconds for loading and warming up, the seconds for each item of the sample, and the result of the
@@ -54,7 +52,7 @@ def timed(
     """
     begun = time.monotonic()
     work = load()
-    work(sample[:few])
+    work(sample[: -(-len(sample) // 8)])
     loaded = time.monotonic()
     result = work(sample)
     return loaded - begun, (time.monotonic() - loaded) / max(1, len(sample)), result
@@ -179,7 +177,6 @@ def in_shards(
         size = sample.nbytes * rows // max(1, sample.num_rows)
     return Estimate(
         seconds=loading + shared,
-        memory=peak_memory(),
         disk=size + FOLDER_BYTES + shards * SHARD_BYTES,
         rows={"train": rows},
         tokens=tokens,
@@ -204,7 +201,7 @@ def plan_by_slice(
     count = min(count, getattr(settings, "limit", None) or count)
     rows = rows[:count]
     if not rows:
-        return Estimate(seconds=0.0, memory=peak_memory(), disk=0, rows={})
+        return Estimate(seconds=0.0)
     name = f"{PurePath(source).stem.removeprefix('@')}.jsonl"  # as errors name the file
 
     def run_slice(first: int) -> _Trial:
@@ -234,7 +231,6 @@ def plan_by_slice(
     libraries, remaining = max(0.0, first_seconds - smallest.seconds), count - largest.rows
     return Estimate(
         seconds=libraries + largest.seconds + remaining * seconds_per_row,
-        memory=peak_memory(),
         disk=largest.size + round(remaining * bytes_per_row),
         rows={} if largest.table is None else {"train": largest.table.num_rows * count // largest.rows},
         sample=largest.table,

@@ -1,6 +1,5 @@
 """Helpers of several steps: hashes and checks of sources, error messages, options for loading models."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypedDict, TypeVar
@@ -62,16 +61,11 @@ def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str],
     return settings.model_copy(update=changes)
 
 
-def check_rows(schema: pa.Schema, tables: Iterable[pa.Table], needed: pa.Schema, source: str) -> None:
-    """Raise an ``InputError`` unless all rows have a value of the right type in each column of ``needed``.
+def check_types(schema: pa.Schema, needed: pa.Schema, source: str) -> None:
+    """Raise an ``InputError`` unless ``schema`` has the columns of ``needed``, with their types.
 
-    The rows that a step wrote have; but a folder's files may be edited, or written by another program.
-
-    Args:
-        schema: the columns of the rows.
-        tables: the rows; only the columns of ``needed`` are looked at.
-        needed: the columns that are needed, with their types.
-        source: the name of the rows' source, for the error.
+    A step always writes them; but the files of a folder may be edited, or written by another program.
+    ``source`` is the name of the rows' source, for the error.
     """
     for column in needed:
         if column.name not in schema.names:
@@ -84,15 +78,20 @@ def check_rows(schema: pa.Schema, tables: Iterable[pa.Table], needed: pa.Schema,
                 f"{source}: the column {column.name} has the type {own}, expected {column.type}; convert it, "
                 "or run the command that wrote the folder again"
             )
-    missing = Counter[str]()
-    for table in tables:
-        for name in needed.names:
-            missing[name] += table[name].null_count
-            if needed.field(name).type == ANSWERS:
-                missing[name] += sum(map(_lacks_text, table[name].drop_null().to_pylist()))
-    for name, count in missing.items():
-        if count:
-            raise InputError(f"{source}: {count:,} rows have no value in the column {name}; drop them first")
+
+
+def check_rows(table: pa.Table, needed: pa.Schema, source: str) -> None:
+    """``check_types`` of a table's columns, and an ``InputError`` if a row has no value in one of them."""
+    check_types(table.schema, needed, source)
+    for column in needed:
+        missing = table[column.name].null_count
+        if column.type == ANSWERS:
+            missing += sum(map(_lacks_text, table[column.name].drop_null().to_pylist()))
+        if missing:
+            raise InputError(
+                f"{source}: {missing:,} of {table.num_rows:,} rows have no value in the column "
+                f"{column.name}; drop them first"
+            )
 
 
 def _lacks_text(answers: Mapping[str, Any]) -> bool:

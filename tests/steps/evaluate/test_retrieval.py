@@ -421,9 +421,7 @@ def jsonl(path, rows):
 
 def test_the_plan_counts_what_earlier_steps_will_make_and_what_exists(tmp_path, tiny_bert, monkeypatch):
     ranked = []
-    monkeypatch.setattr(
-        evaluation, "timed", lambda load, sample, _: ranked.extend(sample) or (1.0, 1.0, None)
-    )
+    monkeypatch.setattr(evaluation, "timed", lambda load, sample: ranked.extend(sample) or (1.0, 1.0, None))
     corpus = jsonl(tmp_path / "corpus.jsonl", [{"id": str(n), "text": f"text {n}"} for n in range(30)])
     queries = jsonl(tmp_path / "queries.jsonl", [{"query": f"query {n}", "chunk": "1"} for n in range(5)])
     samples = {

@@ -808,6 +808,7 @@ def test_rows_without_what_a_judge_reads_are_refused(world, tiny_gpt2):
     ]
     for name, change in {
         "answers": {"answers": None},
+        "first answer": {"answers": {"text": [None], "answer_start": [0]}},
         "context": {"context": None},
         "input": {"input": None},
     }.items():

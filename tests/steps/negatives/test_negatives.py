@@ -24,6 +24,7 @@ from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.writer import FolderWriter
 from pairsmith.steps.negatives import choosing, judging, route
 from pairsmith.steps.negatives.route import negatives, plan_negatives
+from pairsmith.steps.negatives.settings import NegativesSettings
 
 pytestmark = pytest.mark.slow
 
@@ -316,6 +317,22 @@ def test_of_negatives_that_are_drawn_whatever_their_scores_only_those_are_judged
     monkeypatch.setattr(route, "seconds_to_judge", lambda *_: (0.0, 1e6))
     plans = [plan_negatives(settings(**given, **limit), {}).shared for limit in ({}, {"lowest": -1e6})]
     assert plans[1] - plans[0] == pytest.approx(1e6 * len(pairs) * (10 - 2), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "drawn"),
+    [
+        ({}, False),
+        ({"positive_share": 0}, True),
+        ({"positive_share": 0, "pick": "top"}, False),
+        ({"positive_share": 0, "margin": 0.0}, False),
+        ({"positive_share": 0, "highest": 0.5}, False),
+        ({"positive_share": 0, "lowest": 0.0}, False),
+    ],
+)
+def test_negatives_are_drawn_before_their_scores_are_known_only_without_limits(given, drawn):
+    settings = NegativesSettings(pairs="p", corpus=["c"], encoder="e", **{"pick": "random", **given})
+    assert settings.drawn_before_scores is drawn
 
 
 @pytest.mark.parametrize("change", [{"seed": 2}, {"negatives": 3}])

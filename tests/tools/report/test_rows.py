@@ -16,6 +16,7 @@ from pairsmith.data.schemas import (
     LabelledText,
     MinedPair,
     ScoredPair,
+    label_column,
     to_table,
 )
 from pairsmith.tools.report.giveaways import giveaways
@@ -24,7 +25,6 @@ from pairsmith.tools.report.rows import (
     OTHERS,
     Shared,
     digest,
-    label_column,
     shown_label,
     tally,
     with_sample,

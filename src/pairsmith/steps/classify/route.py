@@ -158,7 +158,7 @@ def plan_classify(settings: ClassifySettings, before: Before) -> Estimate:
     encoder = partial(text_encoder, settings.model, settings)
     loading, per_text, _ = timed(encoder, texts)
     labelled = [  # the label 0 is valid for all steps that read labels
-        {"id": str(row), "text": text, "label": "0", "confidence": 0.0} for row, text in enumerate(texts)
+        {"id": f"{row:016}", "text": text, "label": "0", "confidence": 0.0} for row, text in enumerate(texts)
     ]
     sample, shards = pa.Table.from_pylist(labelled, schema=CLASSIFIED_TEXT), -(-count // settings.shard_size)
     return in_shards(sample, count, shards, loading=loading, shared=per_text * count)

@@ -101,7 +101,8 @@ def refuse_unreadable(pairs: TrainingRows, columns: Sequence[str], judge: str) -
     for column in columns:
         values = (value for table in pairs.batches([column]) for value in table[column].to_pylist())
         if column == "answers":
-            missing, what = sum(not (answer and answer["text"]) for answer in values), "have no answer"
+            missing = sum(not (answer and answer["text"]) or answer["text"][0] is None for answer in values)
+            what = "have no answer"
         elif judge in ("encoder", "likeness"):
             missing = sum(not (text or "").strip() for text in values)
             what = f"have a blank {column}, which has no vector"

@@ -14,7 +14,7 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings
 from pairsmith.runs import Run, hash_source, resolve_dtype
-from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, with_evaluation_splits
 from pairsmith.steps.planning import evenly_spaced, timed
@@ -88,7 +88,7 @@ class Evaluation(Generic[S, D]):
 
 def evaluation_estimate(seconds: float, size: int) -> Estimate:
     """The estimate for an evaluation of ``seconds`` seconds whose predictions take ``size`` bytes."""
-    return Estimate(seconds=seconds, memory=peak_memory(), disk=4096 + size, rows={})
+    return Estimate(seconds, disk=4096 + size)
 
 
 def extrapolated(
@@ -99,7 +99,6 @@ def extrapolated(
     *,
     seconds: float = 0.0,
     most: int = CALIBRATION_ITEMS,
-    few: int = 8,
     documents: int = 0,
 ) -> Estimate:
     """The estimate for an evaluation of ``count`` items, from the time for a sample of ``items``.
@@ -111,10 +110,9 @@ def extrapolated(
         size: the size of all predictions in bytes, or a function that returns the size for an item.
         seconds: duration of other work.
         most: about the number of items in the sample.
-        few: the number of items for warming up, as for ``timed``.
         documents: how many of the items are documents, whose vectors a step may keep for later steps.
     """
-    loading, per_item, _ = timed(load, evenly_spaced(items, most), few)
+    loading, per_item, _ = timed(load, evenly_spaced(items, most))
     if not isinstance(size, int):
         size = int(sum(map(size, items)) * count // max(1, len(items)))
     estimate = evaluation_estimate(seconds + loading + per_item * count, size)

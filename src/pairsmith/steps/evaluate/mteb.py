@@ -181,4 +181,4 @@ def plan_evaluate_mteb(settings: EvaluateMtebSettings, _before: Before) -> Estim
         tasks, _ = tasks_of(settings)
         characters = sum(characters_of(task) for task in tasks)
         texts = characters * len(sample) / sum(map(len, sample))
-        return extrapolated(load, sample, texts, 4096 * len(tasks), few=1)
+        return extrapolated(load, sample, texts, 4096 * len(tasks))

@@ -150,7 +150,6 @@ def _plan(settings: EvaluateQaSettings, before: Before) -> Estimate:
         counted(len(questions), [settings.data], before),
         lambda question: len(question.question) + len(question.context) // 8,
         most=128,
-        few=4,
     )
 
 

@@ -169,13 +169,12 @@ def retrieval_table(results: Mapping[str, Any]) -> str:
     return "\n".join([head, f"{'measure':<14}{'×100':>6}  (95 %)", *lines, *comparison])
 
 
-_STAND_IN = "A text that stands in for those of the folder."
-"""The only text of a plan's sample if an earlier step will make the documents and queries."""
-
-
 def plan_evaluate_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> Estimate:
     """Rank a sample of the documents for some queries, and extrapolate to the number of texts."""
-    texts, count, queries = _texts_of_retrieval(settings, before)
+
+    def read(source: str) -> Iterable[str]:
+        examples = read_query_examples(to_measure_on(source, "measured on"))
+        return dict.fromkeys(example.query for example in examples)
 
     def load() -> Callable[[Sequence[str]], object]:
         search = searcher(settings, Silent())
@@ -183,26 +182,19 @@ def plan_evaluate_retrieval(settings: EvaluateRetrievalSettings, before: Before)
             dict(zip(map(str, range(len(sample))), sample, strict=True)), sample[:1], 1
         )
 
-    size = queries * (300 + 30 * settings.keep)
-    return extrapolated(load, texts, count, size, documents=count - queries)
-
-
-def _texts_of_retrieval(settings: EvaluateRetrievalSettings, before: Before) -> tuple[list[str], int, int]:
-    """A sample of the documents and queries, the number of both together, and the number of queries.
-
-    If an earlier step will make a folder in BEIR's layout, these numbers are unknown, and 0 is returned.
-    """
     if before.keys().isdisjoint({settings.data, *settings.corpus}):
         data = retrieval_data(settings, Silent())
-        texts = [*filter(None, data.documents.values()), *data.queries.values()]
-        return texts, len(texts), len(data.queries)
-    if not settings.corpus:
-        return [_STAND_IN], 0, 0
-    texts, text_count = read_first_passages(settings.corpus, before, CALIBRATION_ITEMS)
-
-    def read(source: str) -> Iterable[str]:
-        examples = read_query_examples(to_measure_on(source, "measured on"))
-        return dict.fromkeys(example.query for example in examples)
-
-    queries, query_count = read_first([settings.data], read, before, CALIBRATION_ITEMS)
-    return [*texts, *queries] or [_STAND_IN], text_count + query_count, query_count
+        documents, queries = [*filter(None, data.documents.values())], [*data.queries.values()]
+        document_count, query_count = len(documents), len(queries)
+    elif settings.corpus:
+        documents, document_count = read_first_passages(settings.corpus, before, CALIBRATION_ITEMS)
+        queries, query_count = read_first([settings.data], read, before, CALIBRATION_ITEMS)
+    else:  # an earlier step will make a folder in BEIR's layout, with an unknown number of texts
+        documents, document_count, queries, query_count = [], 0, [], 0
+    return extrapolated(
+        load,
+        [*documents, *queries] or ["A text that stands in for those of an earlier step."],
+        document_count + query_count,
+        query_count * (300 + 30 * settings.keep),
+        documents=document_count,
+    )

@@ -164,5 +164,4 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before) -> Estimate
         counted(len(texts), [settings.data], before),
         sum(sizes) * 250,
         seconds=seconds_per_pair * pairs_per_resample * settings.bootstrap * factor,
-        few=settings.batch_size,
     )

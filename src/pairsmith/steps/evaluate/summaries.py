@@ -169,7 +169,6 @@ def _plan(settings: EvaluateSummariesSettings, before: Before) -> Estimate:
         min(count, settings.limit or count),
         lambda document: 2 * len(document.summary) + 100,
         most=8,
-        few=1,
     )
 
 

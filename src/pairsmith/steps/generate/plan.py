@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -10,7 +10,6 @@ import torch
 from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.data.tasks import Decoding, load_task
 from pairsmith.methods.dino.method import GeneratedRows, Hooks, write
-from pairsmith.methods.dino.requests import TextRequest
 from pairsmith.models.language.remote import RemoteModel, Used
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
@@ -45,25 +44,32 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     loading = time.monotonic() - started
     items, sample_items = _inputs(settings, decoding, before)
     if not sample_items:
-        return Estimate(loading, peak_memory(), 0, {"train": 0})
+        return Estimate(loading, rows={"train": 0})
     size = settings.shard_size or settings.shard_bounds.pick(items)
     labels = len(task.written_names)
-    requests = [
-        Shard(0, sample_items[start : start + size], (), (), "").requests(task, decoding)
-        for start in range(0, len(sample_items), size)
-    ]
 
-    def write_texts(requests: Iterable[TextRequest], hooks: Hooks) -> GeneratedRows:
+    def write_texts(items: Items, hooks: Hooks) -> GeneratedRows:
+        requests = Shard(0, items, (), (), "").requests(task, decoding)
         return write(task, model, requests, decoding, settings.seed, settings.rows, hooks)
 
-    # The first requests warm up the libraries, and are not timed.
-    write_texts(Shard(0, sample_items[:1], (), (), "").requests(task, decoding), Hooks())
+    # 1. Write texts. Those of the first item warm up the libraries, and are not timed.
+    write_texts(sample_items[:1], Hooks())
     used = model.used if isinstance(model, RemoteModel) else Used()
     used.read = used.written = 0
-    generated, seconds = _timed(write_texts, requests, labels)
-    sample = to_table(generated.rows, SCHEMAS[task.schema_kind])
-    rejects = to_table(generated.rejects, REJECT)
-    factor = items * labels / generated.requests  # from the timed requests to those of the run
+    ends, written = list[float](), list[GeneratedRows]()
+    begun = time.monotonic()
+    hooks = Hooks(
+        on_done=lambda _: ends.append(time.monotonic()),
+        # At least one request of each label is finished.
+        enough=lambda number: number >= labels and time.monotonic() >= begun + CALIBRATION_SECONDS,
+    )
+    for start in range(0, len(sample_items), size):
+        if not written or time.monotonic() < begun + CALIBRATION_SECONDS:
+            written.append(write_texts(sample_items[start : start + size], hooks))
+    # 2. Extrapolate from the timed requests to those of the run.
+    factor = items * labels / sum(part.requests for part in written)
+    sample = to_table([row for part in written for row in part.rows], SCHEMAS[task.schema_kind])
+    rejects = to_table([reject for part in written for reject in part.rejects], REJECT)
     texts = sample["sentence2" if "sentence2" in sample.column_names else "text"].to_pylist()
     text_tokens = sum(len(model.encode(text)) + 1 for text in texts)  # each with an end token
     shards = -(-items // size)
@@ -72,7 +78,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         round(sample.num_rows * factor),
         shards,
         loading=loading,
-        shared=items * labels * seconds,
+        shared=(ends[-1] - begun) * factor,
         size=round((len(encode_table(sample)) + len(encode_table(rejects))) * factor),
         tokens=round((text_tokens + rejects.num_rows * decoding.max_tokens) * factor),
     )
@@ -84,32 +90,6 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         workers=workers,
         bought=(round(used.read * factor), round(used.written * factor)),
     )
-
-
-def _timed(
-    write_texts: Callable[[Iterable[TextRequest], Hooks], GeneratedRows],
-    shards: Sequence[Iterable[TextRequest]],
-    labels: int,
-) -> tuple[GeneratedRows, float]:
-    """Write texts for ``CALIBRATION_SECONDS``; returns what was written, and the seconds for each request.
-
-    At least one request of each label is finished.
-    """
-    ends: list[float] = []
-    begun = time.monotonic()
-    hooks = Hooks(
-        on_done=lambda _: ends.append(time.monotonic()),
-        enough=lambda number: number >= labels and time.monotonic() >= begun + CALIBRATION_SECONDS,
-    )
-    written: list[GeneratedRows] = []
-    for requests in shards:
-        if not written or time.monotonic() < begun + CALIBRATION_SECONDS:
-            written.append(write_texts(requests, hooks))
-    count = sum(shard.requests for shard in written)
-    rows = [row for shard in written for row in shard.rows]
-    rejects = [reject for shard in written for reject in shard.rejects]
-    complete = sum(shard.complete for shard in written)
-    return GeneratedRows(rows, rejects, count, complete), (ends[-1] - begun) / count
 
 
 def _inputs(settings: GenerateSettings, decoding: Decoding, before: Before) -> tuple[int, Items]:

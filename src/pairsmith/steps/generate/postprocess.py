@@ -34,7 +34,7 @@ from pairsmith.data.text import with_full_stop
 from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.methods.dino.training_set import TrainingSet, make_training_set
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
-from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate, peak_memory
+from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
@@ -185,7 +185,7 @@ def schema_and_rows(table: pa.Table, where: str) -> tuple[pa.Schema, list[Genera
     own = columns[:-1] if columns[-1:] == [_SOURCE.name] else columns  # of a mixture
     for schema, kind in KINDS:
         if own == schema.names:
-            check_rows(table.schema, [table], schema, where)
+            check_rows(table, schema, where)
             return schema, from_table(table, kind)
     raise InputError(
         f"{where} has the columns {', '.join(columns)}; postprocess needs scored pairs (id, sentence1, "
@@ -208,7 +208,6 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     size = sum(len(encode_table(table)) for table in tables.values())
     return Estimate(
         seconds=(time.monotonic() - begun) * factor,
-        memory=peak_memory(),
         disk=round(size * factor) + FOLDER_BYTES + SHARD_BYTES,
         rows={split: round(table.num_rows * factor) for split, table in tables.items()},
         sample=pa.concat_tables(tables.values()),

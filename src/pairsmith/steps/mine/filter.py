@@ -62,7 +62,7 @@ from pairsmith.steps.corpora.judges import (
 from pairsmith.steps.judging import SCORES_OF_PAIRS, judge_pairs
 from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, in_shards
-from pairsmith.steps.shared import check_rows, hashes, refuse_sources
+from pairsmith.steps.shared import check_types, hashes, refuse_sources
 
 SHARD_ROWS = 100_000
 """Largest number of rows, and of rejects, in a shard."""
@@ -82,10 +82,10 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     training_rows = open_training_rows(settings.pairs, "judged", run.progress.say)
     source, schema = training_rows.folder, training_rows.folder.schema()
     columns = text_columns(schema.names, source, settings.judge)
-    needed = pa.schema([(name, ANSWERS if name == "answers" else pa.string()) for name in ("id", *columns)])
-    check_rows(schema, training_rows.batches(needed.names), needed, training_rows.source)
-    if {"margin", "score"} <= set(schema.names):  # the score is replaced, so that it may be missing
-        check_rows(schema, [], pa.schema([("score", pa.float64())]), training_rows.source)
+    types = {name: ANSWERS if name == "answers" else pa.string() for name in ("id", *columns)}
+    if {"margin", "score"} <= set(schema.names):  # of mined pairs, whose score is replaced
+        types["score"] = pa.float64()
+    check_types(schema, pa.schema(types.items()), training_rows.source)
     if settings.judge != "margin":
         refuse_unreadable(training_rows, columns, settings.judge)
     if settings.judge == "likelihood" and "answers" not in columns:

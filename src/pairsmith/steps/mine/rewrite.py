@@ -152,7 +152,7 @@ def check_pair_columns(pairs: pa.Table, settings: RewriteSettings) -> None:
             f"{settings.pairs}: pairs of kind {settings.kind} have the columns {', '.join(needed.names)}; "
             f"{', '.join(missing)} missing"
         )
-    check_rows(pairs.schema, [pairs], needed, settings.pairs)
+    check_rows(pairs, needed, settings.pairs)
 
 
 def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> RowsAndRejects:
@@ -191,7 +191,7 @@ def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
             load_text_generator(settings.model, settings.kind, fresh_decoder=fresh, **options), settings
         )
 
-    loading, per_text, _ = timed(load, model_inputs(sample, settings.kind), few=1)
+    loading, per_text, _ = timed(load, model_inputs(sample, settings.kind))
     shards, tokens = -(-count // settings.shard_size), count * settings.tokens
     return in_shards(sample, count, shards, loading=loading, shared=per_text * count, tokens=tokens)
 

@@ -29,7 +29,7 @@ from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of, summary
 from pairsmith.runs.card import MEANING
-from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import nothing_to_do
 from pairsmith.runs.seeds import generator
@@ -281,7 +281,6 @@ def plan_mix(settings: MixSettings, before: Before) -> Estimate:
     factor = sum(counts) / max(1, sum(map(len, samples.values())))
     return Estimate(
         seconds=(time.monotonic() - begun) * factor,
-        memory=peak_memory(),
         disk=row_count * _ROW_BYTES,
         rows={"train": row_count},
         sample=pa.Table.from_pylist(mixture.rows, pa.schema([*kind.schema, ("source", pa.string())])),

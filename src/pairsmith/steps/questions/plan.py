@@ -22,6 +22,7 @@ from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERAT
 from pairsmith.models.text_generator import add_marker, load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.mapped import RecordShard
+from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.planning import evenly_spaced, in_shards, read_first, timed
 from pairsmith.steps.questions.ask import (
     checked_kind,
@@ -53,15 +54,17 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
         identity = identity_of(settings, checked_kind(settings), models_of(settings))
         earlier = EarlierQuestions.open(settings.reuse, identity)
 
-    def read(source: str, reused: bool) -> Iterator[Document]:
+    def read(source: str, seen: set[int], reused: bool) -> Iterator[Document]:
         for document in texts(settings.model_copy(update={"inputs": [source]})):
-            if (earlier is not None and earlier.has(document)) == reused:
+            key = stream_key(document.text)
+            if key not in seen and (earlier is not None and earlier.has(document)) == reused:
+                seen.add(key)
                 yield document
 
-    new, new_count = read_first(settings.inputs, partial(read, reused=False), before, _TRIED)
-    old, old_count = (
-        read_first(settings.inputs, partial(read, reused=True), before, _TRIED) if earlier else ([], 0)
-    )
+    new, new_count = read_first(settings.inputs, partial(read, seen=set(), reused=False), before, _TRIED)
+    old, old_count = list[Document](), 0
+    if earlier:
+        old, old_count = read_first(settings.inputs, partial(read, seen=set(), reused=True), before, _TRIED)
     if not (new or old):
         raise InputError(f"{', '.join(settings.inputs)}: there are no texts to ask about")
     # 1. Load the generator, and generate questions on new texts, if there are any.
@@ -69,7 +72,7 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     generator = _untrained(once) if untrained else load_generator(once)
     documents = evenly_spaced(new or old, _TRIED)
     loading = time.monotonic() - started
-    _, cutting, (of_texts, _) = timed(lambda: partial(cut_passages, generator), documents, few=1)
+    _, cutting, (of_texts, _) = timed(lambda: partial(cut_passages, generator), documents)
     passages = [passage for of_text in of_texts for passage in of_text] if new else []
     begun = time.monotonic()
     generator.generate(passages)
@@ -89,7 +92,11 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
         questions = [
             _stand_in(passage.text, number) for passage in passages for number in range(settings.questions)
         ]
-    reused = _reused_questions(earlier, generator, old)
+    reused: list[GeneratedQuestion] = []
+    if earlier:  # the questions that the earlier run generated for the texts in ``old``
+        shard = earlier.filled(partial(cut_passages, generator), RecordShard(0, tuple(old)))
+        of_old = (passage for entry in shard.records for passage in entry.earlier.values())
+        reused = [question for passage in of_old for question in passage.questions.values()]
     sample = [question.columns() for question in questions or reused]
     question_count = round(len(questions) * text_count / len(documents))
     all_texts = new_count + old_count
@@ -101,17 +108,6 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
         shared=generating * text_count,
         tokens=question_count * 20,
     )
-
-
-def _reused_questions(
-    earlier: EarlierQuestions | None, generator: QuestionGenerator, documents: Sequence[Document]
-) -> list[GeneratedQuestion]:
-    """The questions that an earlier run generated for these texts."""
-    if earlier is None:
-        return []
-    shard = earlier.filled(partial(cut_passages, generator), RecordShard(0, tuple(documents)))
-    passages = [passage for entry in shard.records for passage in entry.earlier.values()]
-    return [question for passage in passages for question in passage.questions.values()]
 
 
 def _complete_factor(rejects: Sequence[Reject], drawn: int) -> float:

@@ -175,7 +175,7 @@ def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
     first, count = read_first(settings.data, read, before, _READ)
     if not first:
         raise InputError(f"{', '.join(settings.data)}: there are no questions to answer")
-    loading, per_question, labelled = timed(load, evenly_spaced(first, _TRIED), few=4)
+    loading, per_question, labelled = timed(load, evenly_spaced(first, _TRIED))
     sample = relabelled_rows([question for question in labelled if question.answer], settings)
     shards = -(-count // (settings.shard_size or settings.shard_bounds.pick(count)))
     return in_shards(sample, count, shards, loading=loading, shared=per_question * count)

@@ -16,6 +16,7 @@ from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.model_files import META
 from pairsmith.core.model_names import check_revision, model_revision
+from pairsmith.core.paths import files_below, size_of
 from pairsmith.data.chunk_rows import ChunkRow, read_chunks, read_query_examples
 from pairsmith.methods.retrieval.queries import QueryWriter
 from pairsmith.models.heads import writes_as
@@ -255,7 +256,8 @@ def plan_write_queries(settings: QueriesSettings, before: Before) -> Estimate:
     left = count - round(share * count)
     rows = round(folder.rows * (count - left) / max(1, len(earlier)))
     sample = next(folder.batches("train"), folder.schema().empty_table()).slice(0, CALIBRATION_TEXTS)
-    reused = in_shards(sample, rows, 1, loading=time.monotonic() - begun, shared=0.0)
+    size = rows * sum(size_of(file) or 0 for file in files_below(folder.path).values()) // max(1, folder.rows)
+    reused = in_shards(sample, rows, 1, loading=time.monotonic() - begun, shared=0.0, size=size)
     if not left:
         return reused
     written = plan_by_slice(write_queries, "chunks", new.model_copy(update={"limit": left}), before)

@@ -11,7 +11,7 @@ from pairsmith.methods.dino.classifier import ClassifierTraining, check_labels, 
 from pairsmith.models.classifier import save_classifier, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, resolve_dtype
-from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, evenly_spaced, timed
 from pairsmith.steps.shared import errors_about, load_options, refuse_sources
 from pairsmith.steps.training.card import classifier_card
@@ -97,9 +97,7 @@ def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> 
     weights = sum(weight.nbytes for weight in encoder().state_dict().values())
     return Estimate(
         seconds=loading + per_text * count,
-        memory=peak_memory(),
         disk=weights + 1_000_000 + 17 * count,  # also a tokenizer, and a line for each text
-        rows={},
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import ProgressTask, Silent
-from pairsmith.runs.estimate import Before, Estimate, peak_memory
+from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.planning import counted, has_no_sample
 from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.reading import with_training_splits
@@ -68,8 +68,8 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
         changes = {**dict.fromkeys(names, count), **epochs, **one_rate, "batch_size": batch}
         timer, begun = _Timer(), time.monotonic()
         context: TrainingContext = {"progress": timer, "checkpoints": None}
-        part = replace(data, validation=validation[:evaluated])
-        trained = step.train(part, settings.model_copy(update=changes), context)
+        few = replace(data, validation=validation[:evaluated])
+        trained = step.train(few, settings.model_copy(update=changes), context)
         untimed = max(1, count // 3)
         seconds = (timer.ends[-1] - timer.ends[untimed - 1]) / (count - untimed)
         evaluation = timer.last - timer.ends[-1]
@@ -95,9 +95,7 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
     weights_per_checkpoint = 4 if validation_size else 3
     return Estimate(
         seconds=reading + libraries + rates * (training + trial.loading),
-        memory=peak_memory(),
         disk=trial.weights + BESIDE_WEIGHTS,
-        rows={},
         scratch=(checkpoints * weights_per_checkpoint + (rates if rates > 1 else 0)) * trial.weights,
     )
 

@@ -17,6 +17,7 @@ from pairsmith.data.examples import (
 )
 from pairsmith.data.splits import Say, to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
+from pairsmith.steps.planning import read_first
 from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.settings import (
     TrainBiencoderSettings,
@@ -267,13 +268,8 @@ def items_of(
     """
     if most is None:
         return chain.from_iterable(map(read, sources)), 0
-    items: list[E] = []
-    unread = 0
-    for source in sources:
-        remaining = iter(read(source))
-        items += islice(remaining, most)
-        unread += sum(1 for _ in remaining)
-    return items, unread
+    items, count = read_first(sources, read, {}, most)
+    return items, count - len(items)
 
 
 def without_repeats(

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.data.schemas import label_column
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
 from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.report.rows import (
     is_number,
-    label_column,
     row_texts,
     shown_label,
     sorted_labels,

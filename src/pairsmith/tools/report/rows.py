@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float64s
 from pairsmith.data.kinds import Row
+from pairsmith.data.schemas import label_column
 from pairsmith.data.tasks.spec import label_text
 from pairsmith.data.text.words import count_words, words_or_letters
 from pairsmith.runs import DatasetFolder
@@ -24,8 +25,6 @@ _NOT_TEXT = {"id", "label", "title", "source", "chunk", "kind"}
 PAIRS = (("sentence1", "sentence2"), ("input", "output"))
 """The columns with the two texts of a pair."""
 _LABELS = ("label", "score")
-_MEASURED_BESIDE = {"margin", "negatives"}
-"""Columns of mined pairs and of queries with negatives, whose scores are measured and are no labels."""
 MOST_LABELS = 20
 """A score with more distinct values is drawn as a histogram; of more labels, the commonest are shown."""
 _MOST_COUNTED = 10_000
@@ -133,14 +132,6 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
         shared,
         rows,
     )
-
-
-def label_column(schema: pa.Schema) -> str | None:
-    """The column with the rows' labels, which may be scores; None if there is none."""
-    columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
-    if "label" not in columns and _MEASURED_BESIDE & set(schema.names):
-        return None
-    return next((name for name in _LABELS if name in columns), None)
 
 
 def with_sample(
