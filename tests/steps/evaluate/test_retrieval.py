@@ -308,6 +308,7 @@ def test_bm25_counts_words_that_are_rare_and_repeated():
         ("Mu\u0308ller", "none", ["ein Bäcker", "ein Müller"], 1),
         ("istanbul", "turkish", ["ANKARA", "İSTANBUL"], 1),
         ("IŞIK", "turkish", ["ışık", "ankara"], 0),
+        ("ısparta", "turkish", ["ankara", "ISPARTA"], 1),
     ],
 )
 def test_bm25_finds_words_in_other_scripts(query, language, documents, best):
