@@ -44,7 +44,7 @@ def fault_of_text(
     if ending in _ENDINGS:
         return _ENDINGS[ending]
     text = text.strip()
-    if not text:
+    if all(character in _NEEDED or character.isspace() for character in text):
         return EMPTY, "nothing before the quotation mark"
     if text.splitlines() != [text]:
         return LINE_BREAK, "the text holds a line break"

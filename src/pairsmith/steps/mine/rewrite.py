@@ -42,7 +42,7 @@ from pairsmith.runs.mapped import (
 )
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import RewriteSettings
-from pairsmith.steps.planning import counted, in_shards, timed
+from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, in_shards, timed
 from pairsmith.steps.shared import check_rows, load_options, refuse_sources
 
 _NEEDED: Mapping[str, pa.Schema] = {
@@ -179,7 +179,7 @@ def rewritten(pairs: pa.Table, texts: Sequence[str | None], kind: str) -> RowsAn
 def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
     """Estimate ``rewrite``: generate a few of the texts."""
     pairs = open_training_rows(settings.pairs, "rewritten")
-    sample = pairs.head(_TRIED)
+    sample = pairs.head(CALIBRATION_TEXTS)
     check_pair_columns(sample, settings)
     count = counted(len(pairs), [settings.pairs], before, "train")
     count = min(count, settings.best or count)
@@ -191,7 +191,7 @@ def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
             load_text_generator(settings.model, settings.kind, fresh_decoder=fresh, **options), settings
         )
 
-    loading, per_text, _ = timed(load, model_inputs(sample, settings.kind))
+    loading, per_text, _ = timed(load, model_inputs(sample, settings.kind)[:_TRIED])
     shards, tokens = -(-count // settings.shard_size), count * settings.tokens
     return in_shards(sample, count, shards, loading=loading, shared=per_text * count, tokens=tokens)
 
