@@ -25,3 +25,8 @@ def test_what_spelling_needs_is_kept(text):
 def test_what_is_no_text_is_not(character):
     fault = fault_of_text(f"half{character}text", "stop")
     assert fault is not None
+
+
+@pytest.mark.parametrize("text", ["", " ", "\u200b", "\u200d \u00ad", "\u200f\u200e"])
+def test_a_text_of_invisible_characters_is_empty(text):
+    assert fault_of_text(text, "stop") == ("empty", "nothing before the quotation mark")
