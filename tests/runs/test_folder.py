@@ -96,6 +96,11 @@ def test_a_field_of_a_column_can_be_read_alone(tmp_path):
             read_parquet(tmp_path / "rows.parquet", [wrong])
 
 
+def test_a_file_without_columns_is_no_shard(folder):
+    pq.write_table(pa.table({}), folder.path / "data/train-00000.parquet")
+    assert "has no columns; run the command that wrote it again" in fault(folder.table)
+
+
 def test_a_damaged_file(folder):
     (folder.path / "data" / "train-00000.parquet").write_bytes(b"PAR1 half")
     assert "train-00000.parquet cannot be read: " in fault(folder.table)

@@ -185,11 +185,13 @@ def test_a_run_that_lost_its_lease_while_it_wrote_files_lists_none_of_them(out, 
 
 
 @pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("earlier", [[0], []])
 def test_a_run_that_is_stopped_just_before_its_line_takes_no_line_of_the_next_run(
-    out, work, monkeypatch, fresh
+    out, work, monkeypatch, fresh, earlier
 ):
     writer = work.start(out)
-    work.commit(writer, 0)
+    for shard in earlier:
+        work.commit(writer, shard)
     add = Journal.add
 
     def add_late(journal, entries):
@@ -206,7 +208,7 @@ def test_a_run_that_is_stopped_just_before_its_line_takes_no_line_of_the_next_ru
     work.commit(writer, 1)
     with pytest.raises(FolderError, match="another run has taken over"):
         work.commit(writer, 3)
-    assert sorted(Journal.read(out).entries) == [0, 1, 2]
+    assert sorted(Journal.read(out).entries) == [*earlier, 1, 2]
 
 
 def test_a_lease_that_was_lost_once_is_lost_whatever_is_read_then(out):

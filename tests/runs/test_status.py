@@ -93,6 +93,13 @@ def test_a_recipe(tmp_path, work):
     assert lines[-2:] == ["encoder: train-encoder, finished", "after: not started"]
 
 
+@pytest.mark.parametrize("rates", [[1e-5], [5e-6, 1e-5]])
+def test_a_training_without_a_checkpoint(tmp_path, rates):
+    record = {"step": "train-reader", "complete": False, "settings": {"learning_rate": rates}}
+    (tmp_path / "training.json").write_text(json.dumps(record))
+    assert status_lines(tmp_path) == [f"{tmp_path}: train-reader, stopped"]
+
+
 def test_a_training_says_what_is_saved(tmp_path):
     (tmp_path / "training.json").write_text('{"step": "train-encoder", "complete": false}')
     assert status_lines(tmp_path) == [f"{tmp_path}: train-encoder, stopped"]

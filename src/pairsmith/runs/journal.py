@@ -68,8 +68,8 @@ class Journal:
     def add(self, entries: Sequence[ShardEntry]) -> None:
         """Add a line for each entry; each part is written once, with all lines that fit into it."""
         while entries:
-            if len(self._lines) >= _PART_LINES:
-                self._number, self._lines = self._number + 1, []
+            if not self._lines or len(self._lines) >= _PART_LINES:
+                self._begin_after(_parts(self._folder))  # another run may have added parts meanwhile
             free = _PART_LINES - len(self._lines)
             lines = [entry.model_dump_json(exclude_defaults=True).encode() for entry in entries[:free]]
             write_atomic(self._folder / f"{self._number:05d}.jsonl", b"\n".join([*self._lines, *lines, b""]))
@@ -86,7 +86,8 @@ class Journal:
         self._begin_after(parts)
 
     def _begin_after(self, parts: Sequence[Place]) -> None:
-        self._number, self._lines = int(parts[-1].stem) + 1 if parts else 0, []
+        following = int(parts[-1].stem) + 1 if parts else 0
+        self._number, self._lines = max(self._number, following), []
 
 
 @contextmanager

@@ -48,7 +48,10 @@ def open_shard(path: Place) -> Iterator[Any]:
         try:
             # Opened as a single file: a reader of data sets would add a column for "name=value" in the path.
             with open_parquet(path) as file:
-                name, count = Counter(file.schema_arrow.names).most_common(1)[0]
+                names = file.schema_arrow.names
+                if not names:
+                    raise FolderError(f"{path} has no columns; run the command that wrote it again")
+                name, count = Counter(names).most_common(1)[0]
                 if count > 1:
                     raise FolderError(f"{path} has {count} columns {name!r}; rename all but one of them")
                 yield file

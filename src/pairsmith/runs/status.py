@@ -114,11 +114,13 @@ def _saved_steps(checkpoints: Place, settings: object) -> str:
         return f"saved at step {step:,}"
     numbers = {int(match[1]): path for path in inside(checkpoints) if (match := _RATE.fullmatch(path.name))}
     steps = {number: step for number in sorted(numbers) if (step := latest(numbers[number])) is not None}
+    if not steps:
+        return ""
     rates = settings.get("learning_rate") if isinstance(settings, dict) else None
     if not isinstance(rates, list) or len(rates) <= max(1, *steps):
-        return f"saved at step {max(steps.values()):,}" if steps else ""
+        return f"saved at step {max(steps.values()):,}"
     saved = ", ".join(f"learning rate {rates[number]} at step {step:,}" for number, step in steps.items())
-    return f"saved: {saved}" if saved else ""
+    return f"saved: {saved}"
 
 
 def label_counts(folder: DatasetFolder, most: int | None = None) -> Counter[str]:

@@ -18,7 +18,7 @@ def alone(device: str) -> Iterator[None]:
     """Wait for the trainings of other threads; at the end, restore the global random states.
 
     The trainers of transformers and sentence-transformers keep global state of which a process has one
-    (accelerate's), and seed the generators of Python, NumPy and torch: those of the CPU and of ``device``.
+    (accelerate's), and seed the generators of Python, NumPy and torch: those of the CPU and of a CUDA device.
     """
     # With several processes, which are never a caller's own program, each would open the first GPU.
     on_gpu = device.startswith("cuda") and Processes.current().size == 1
