@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.core.columns import left
 from pairsmith.core.errors import one_line
 from pairsmith.core.model_names import check_revision, model_revision
+from pairsmith.core.text_width import left_aligned
 from pairsmith.data.filters import EMPTY, UNCERTAIN
 from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
@@ -90,7 +90,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     folder = finished(writer, _card(settings, names))
     if folder.manifest.complete:
         for label, number in sorted(label_counts(folder).items()):
-            run.progress.say(f"  label {left(one_line(label), 20)} {number:,} texts")
+            run.progress.say(f"  label {left_aligned(one_line(label), 20)} {number:,} texts")
     return folder
 
 
