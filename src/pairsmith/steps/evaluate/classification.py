@@ -19,7 +19,7 @@ from pairsmith.steps.evaluate.classification_settings import (
 )
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.results import Evaluated, with_interval, written_by_program
-from pairsmith.steps.planning import counted, text_encoder
+from pairsmith.steps.planning import count_in_run, text_encoder
 from pairsmith.steps.shared import load_options
 
 _SHOWN = 24
@@ -147,7 +147,7 @@ def _shown(figure: float | None) -> str:
 def _plan(settings: EvaluateClassificationSettings, before: Before) -> Estimate:
     """Encode a sample of the texts."""
     texts = _read(settings).texts
-    count = counted(len(texts), [settings.data], before)
+    count = count_in_run(len(texts), [settings.data], before)
     load = partial(text_encoder, settings.model, settings)
     return extrapolated(load, texts, count, lambda text: len(text) + 80)
 
