@@ -48,8 +48,8 @@ def clean(source, path):
 
 
 def select(source, path, **changes):
-    given = {"judge": "margin", "best": 1, **changes}
-    filter_pairs(FilterSettings(pairs=source, **given), Run(path / "out", Silent()))
+    values = {"judge": "margin", "best": 1, **changes}
+    filter_pairs(FilterSettings(pairs=source, **values), Run(path / "out", Silent()))
 
 
 def check(source, path):

@@ -75,8 +75,8 @@ def training(monkeypatch):
 
 def settings(tmp_path, **changes):
     (tmp_path / "data.jsonl").touch()
-    given = {"data": [str(tmp_path / "data.jsonl")], "batch_size": 8, "epochs": 2, "device": "cpu"}
-    return TrainTeacherSettings(base="b", **given | changes)
+    values = {"data": [str(tmp_path / "data.jsonl")], "batch_size": 8, "epochs": 2, "device": "cpu"}
+    return TrainTeacherSettings(base="b", **values | changes)
 
 
 def test_the_time_of_a_step_is_extrapolated_to_all_examples(training, tmp_path):
