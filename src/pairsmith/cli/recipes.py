@@ -217,7 +217,7 @@ class _Reader:
             self._add_figures(keys, entry, figures)
             step, own_settings = self._step(keys, entry.get("step")), entry.get("settings") or {}
             if step is not None and isinstance(own_settings, Mapping):
-                settings = {key: map_texts(value, self._beside) for key, value in own_settings.items()}
+                settings = {key: map_texts(value, self._absolute) for key, value in own_settings.items()}
                 own = _of_step(name, of_one)
                 shared = _with_effect(_of_step(name, of_all), step, settings | own)
                 idle -= shared.keys()
@@ -300,7 +300,7 @@ class _Reader:
                 self._add((*keys, "settings", *fault.where), fault.text)
         return changed
 
-    def _beside(self, text: str) -> str:
+    def _absolute(self, text: str) -> str:
         """``text``; if it begins with ``./`` or ``../``, the absolute path from the recipe's folder."""
         if not text.startswith(("./", "../")):
             return text
