@@ -1,4 +1,4 @@
-"""What the plans of steps share: some items of a step are timed, and extrapolated to all of them.
+"""What the plans of steps share: the time for some items of a step is extrapolated to all of them.
 
 A planner reads the first items of its sources (``read_first``), times the step's work on some of them
 (``timed``), counts all items (``count_in_run``), and makes an estimate of both (``sharded_estimate``). The
