@@ -154,14 +154,14 @@ class RecordedDecoder(MultiPromptDecoder):
     drawn: ClassVar[list[Group]] = []
 
     def finished(self) -> Iterator[Group]:
-        """Decode as usual; every group that ended is kept."""
+        """Decode as usual, and keep every group that has ended."""
         for group in super().finished():
             self.drawn.append(group)
             yield group
 
 
 def work(network: Any, drawn: Sequence[Group], cue: int) -> float:
-    """The operations of all tokens that had to be computed: each distinct prompt, and what was fed.
+    """The operations for all tokens that the model had to read: each distinct prompt once, and drawn tokens.
 
     ``cue`` is the number of tokens between an answer and its question.
     """

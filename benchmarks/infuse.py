@@ -124,14 +124,14 @@ def student() -> SpanEncoderWithLoss:
 
 def together(batches: Sequence[list[list[Question]]]) -> Way:
     model = student()
-    rows = [[lesson(some) for some in batch] for batch in batches]
-    return Way(model, [partial(model.batch, some) for some in rows], _count(batches))
+    rows = [[lesson(group) for group in batch] for batch in batches]
+    return Way(model, [partial(model.batch, batch) for batch in rows], _count(batches))
 
 
 def apart(batches: Sequence[list[list[Question]]]) -> Way:
     model = student()
-    rows = [[lesson([question]) for some in batch for question in some] for batch in batches]
-    return Way(model, [partial(model.batch, some) for some in rows], _count(batches))
+    rows = [[lesson([question]) for group in batch for question in group] for batch in batches]
+    return Way(model, [partial(model.batch, batch) for batch in rows], _count(batches))
 
 
 def crossed(batches: Sequence[list[list[Question]]]) -> Way:
@@ -140,11 +140,13 @@ def crossed(batches: Sequence[list[list[Question]]]) -> Way:
     rows = [
         [
             windows[0]
-            for windows in training_windows(reader, [QuestionWithSpans.of(q) for some in batch for q in some])
+            for windows in training_windows(
+                reader, [QuestionWithSpans.of(q) for group in batch for q in group]
+            )
         ]
         for batch in batches
     ]
-    return Way(model, [partial(model.batch, some) for some in rows], _count(batches))
+    return Way(model, [partial(model.batch, batch) for batch in rows], _count(batches))
 
 
 def tokens_in(batch: Any) -> int:
@@ -156,7 +158,7 @@ def tokens_in(batch: Any) -> int:
 
 
 def _count(batches: Sequence[list[list[Question]]]) -> int:
-    return sum(len(some) for batch in batches for some in batch)
+    return sum(len(group) for batch in batches for group in batch)
 
 
 def seconds(way: Way, dtype: str) -> float:

@@ -85,9 +85,9 @@ The recipe is a YAML file, or the name of a built-in recipe (`quickstart`, `dino
 | `--seed N` | A seed that replaces the recipe's seed. |
 | `--set STEP.SETTING=VALUE` | A value that replaces a setting of one of the recipe's steps, or with `*` in \
 place of the step, of all steps that have the setting. May be given several times. |
-| `--fresh-step STEP` | A step to start over in its folder; what its new settings do not change, \
-such as vectors, is used again, and the steps that read it are made anew if its result changes. May be \
-given several times. |
+| `--fresh-step STEP` | A step to start over in its folder. What its new settings do not change, such as \
+vectors, is used again. The steps that read its result are made anew if the result changes. May be given \
+several times. |
 | `--fresh`, `--quiet` | As for [every step](index.md). |
 
 How a recipe is written: [recipes](../recipes.md).

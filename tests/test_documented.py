@@ -73,7 +73,7 @@ def reader(models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("pairsmith.tools.audit.app.serve", label_all)
     monkeypatch.setattr(ray_executor, "run_ray", ray_here)
     monkeypatch.setattr(ray_executor, "check_cluster", lambda _: None)  # nothing answers at its address here
-    monkeypatch.setattr(planning, "_apart", lambda work, *given: work(*given))
+    monkeypatch.setattr(planning, "_in_new_process", lambda work, *given: work(*given))
     monkeypatch.setattr("pairsmith.steps.generate.plan.CALIBRATION_SECONDS", 0.5)
     return tmp_path
 

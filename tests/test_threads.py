@@ -1,4 +1,4 @@
-"""Two calls at once in threads of one process, and the random numbers of the program that calls."""
+"""Two calls at once in threads of one process, and the random states of the calling program."""
 
 import random
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ def test_a_second_call_on_a_model_waits_for_the_first():
     thread = Thread(target=second)
 
     def rule(label, counter):
-        if thread.ident is None:  # in the midst of the first call
+        if thread.ident is None:  # the first call is under way
             thread.start()
             early.append(begun.wait(LONG_ENOUGH))
         return label

@@ -59,7 +59,7 @@ def in_this_process(work, *arguments):
 
 @pytest.mark.long
 def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "_apart", in_this_process)
+    monkeypatch.setattr(planning, "_in_new_process", in_this_process)
     monkeypatch.setattr(generate_plan, "CALIBRATION_SECONDS", 2.0)
     estimates = plan_recipe(recipe, Silent())
     assert not (tmp_path / "run").exists()
@@ -79,14 +79,14 @@ def test_rows_are_about_those_that_come_out(recipe, tmp_path, monkeypatch):
 
 @pytest.mark.long
 def test_a_trial_runs_in_a_process_of_its_own():
-    assert planning._apart(say_where).memory != os.getpid()
+    assert planning._in_new_process(say_where).memory != os.getpid()
     with pytest.raises(SettingsError, match="told across"):
-        planning._apart(refuse)
+        planning._in_new_process(refuse)
 
 
 def test_only_a_trial_that_was_killed_is_said_to_lack_memory():
     with pytest.raises(WorkerError, match="the trial ended with exit code 3; what it wrote above says why"):
-        planning._apart(os._exit, 3)
+        planning._in_new_process(os._exit, 3)
     codes = {-9: "signal 9 (out of memory?)", 137: "exit code 137 (out of memory?)", -11: "signal 11"}
     for code, words in codes.items():
         process = SimpleNamespace(join=lambda _: None, is_alive=lambda: False, exitcode=code)
@@ -120,7 +120,7 @@ def test_the_table_sums_up_and_shares_work_among_workers():
 def test_a_part_of_a_step_cannot_be_looked_into(recipe, monkeypatch, tmp_path):
     text = (tmp_path / "small.yaml").read_text().replace('data: "@pairs"', 'data: "@pairs/data"')
     (tmp_path / "small.yaml").write_text(text)
-    monkeypatch.setattr(planning, "_apart", lambda *_: Estimate(1.0, 1, 1, {}))
+    monkeypatch.setattr(planning, "_in_new_process", lambda *_: Estimate(1.0, 1, 1, {}))
     with pytest.raises(SettingsError, match="clean: @pairs/data is part of a step's folder"):
         plan_recipe(load_recipe(tmp_path / "small.yaml"), Silent())
 
@@ -129,7 +129,7 @@ def test_an_error_of_a_step_names_the_keys_of_the_recipe(recipe, monkeypatch):
     def refuse(*_):
         raise SettingsError("--max-tokens 25 leaves no room; give --top-k or another --out")
 
-    monkeypatch.setattr(planning, "_apart", refuse)
+    monkeypatch.setattr(planning, "_in_new_process", refuse)
     with pytest.raises(
         SettingsError, match=r"^own\.max_tokens 25 leaves no room; give own\.top_k or another"
     ):

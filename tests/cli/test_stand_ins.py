@@ -11,7 +11,7 @@ from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.settings import Settings
 from pairsmith.data.sources import open_source
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.planning import counted
+from pairsmith.steps.planning import count_in_run
 
 
 class ReadSettings(Settings):
@@ -36,8 +36,10 @@ def test_rows_to_come_are_read_from_a_folder_with_their_sample(reference):
     def plan(settings, before):
         (folder,) = settings.data
         texts = [row["text"] for _, row in open_source(folder).rows()]
-        counts = [counted(len(texts), [folder], before, split) for split in (None, "train", "validation")]
-        read.append((Path(folder), texts, counts, counted(5, ["in.txt", folder], before)))
+        counts = [
+            count_in_run(len(texts), [folder], before, split) for split in (None, "train", "validation")
+        ]
+        read.append((Path(folder), texts, counts, count_in_run(5, ["in.txt", folder], before)))
         return before[folder]
 
     assert plan_step(step(plan), ReadSettings(data=[reference]), BEFORE) is BEFORE[reference]
@@ -69,5 +71,5 @@ def test_a_step_that_reads_what_has_no_sample_cannot_be_planned():
         SettingsError, match="@rows: plan cannot estimate a step that reads the output of this step"
     ):
         plan_step(reading, ReadSettings(data=["@rows"]), before)
-    counting = step(lambda settings, estimates: counted(0, settings.data, estimates))
+    counting = step(lambda settings, estimates: count_in_run(0, settings.data, estimates))
     assert plan_step(counting, ReadSettings(data=["@rows"]), before) == 80

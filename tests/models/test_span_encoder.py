@@ -205,11 +205,11 @@ def test_a_teacher_is_a_reader_with_perceptrons(tiny_bert, tmp_path):
     assert answer(kept, QUESTIONS, [TEXT] * 2) == answer(fresh, QUESTIONS, [TEXT] * 2)
 
 
-def test_a_single_text_or_none_has_no_features_and_texts_are_no_features(folder):
+def test_features_are_made_of_lists_of_texts_and_vectors_of_features(folder):
     student = loaded(folder)
     for call in (student.tokens.features, student.tokens.text_tokens):
         with pytest.raises(InputError, match="texts must be a list of texts, not a single text"):
-            call(TEXT)  # whose characters would be texts
+            call(TEXT)  # its characters would be taken for texts
     with pytest.raises(InputError, match="texts is empty; give at least one text"):
         student.tokens.features([])
     assert student.tokens.text_tokens([]) == []

@@ -372,7 +372,7 @@ def test_what_a_rank_made_of_a_part_with_other_settings_is_left_alone(work, tmp_
 
 
 def test_ranks_share_a_folder_in_which_a_run_with_other_settings_finished_nothing(work, tmp_path):
-    """Else the first rank would work, and the next one would take its share for work that would be lost."""
+    """Otherwise the first rank would work, and the second one would fear that this work would be lost."""
     FolderWriter.start(Run(tmp_path, Silent()), Identity.of("generate", {"seed": 8}), SCORED_PAIR)
     lock.release(tmp_path)
     identity = Identity.of("generate", {"seed": 7})

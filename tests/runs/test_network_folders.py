@@ -59,7 +59,7 @@ def test_a_process_of_another_machine_keeps_this_one_out(out, work, clock):
     work.start(out)  # the lock of this machine was given back, too
 
 
-def test_one_that_ends_there_is_not_waited_for_any_longer(out, work, clock):
+def test_a_process_of_another_machine_that_ends_is_waited_for_no_longer(out, work, clock):
     far(out)
     clock.each = lambda: (out / LEASE).unlink(missing_ok=True)
     work.start(out)
@@ -110,7 +110,7 @@ def test_a_rank_on_a_machine_with_another_clock_is_left_alone(out, work, clock, 
     with pytest.raises(BusyError, match="rank-0-of-2 is being written by a rank"):
         work.start(out, fresh=fresh)
     assert (folder / "data/train-00000.parquet").exists()
-    clock.each = lambda: None  # it renews its lease no more: it is taken over, or removed
+    clock.each = lambda: None  # without renewals it is taken over or, if fresh, removed
     assert work.start(out, fresh=fresh).done == (() if fresh else (0,))
     assert folder.exists() is not fresh
 
@@ -186,7 +186,7 @@ def test_a_run_that_lost_its_lease_while_it_wrote_files_lists_none_of_them(out, 
 
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("earlier", [[0], []])
-def test_a_run_that_is_stopped_just_before_its_line_takes_no_line_of_the_next_run(
+def test_a_run_that_stalls_before_it_adds_a_line_overwrites_no_line_of_the_next_run(
     out, work, monkeypatch, fresh, earlier
 ):
     writer = work.start(out)
@@ -211,8 +211,8 @@ def test_a_run_that_is_stopped_just_before_its_line_takes_no_line_of_the_next_ru
     assert sorted(Journal.read(out).entries) == [*earlier, 1, 2]
 
 
-def test_a_lease_that_was_lost_once_is_lost_whatever_is_read_then(out):
-    """Whoever had the folder in between may have written to it; the lease is neither renewed nor removed."""
+def test_a_lost_lease_stays_lost_even_if_its_file_is_as_before(out):
+    """Another run may have written to the folder meanwhile; the lease is neither renewed nor removed."""
     folder = out.parent
     lock.acquire(folder)
     held, own = lock._leases[str(folder.resolve())], (folder / LEASE).read_bytes()

@@ -342,7 +342,7 @@ def test_in_a_recipe_the_folder_is_neither_an_input_nor_something_to_plan(
 ):
     (tmp_path / "small.yaml").write_text(RECIPE.replace("MODEL", str(tiny_bert)))
     recipe = load_recipe(tmp_path / "small.yaml")
-    monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(planning, "_in_new_process", lambda work, *arguments: work(*arguments))
     assert planning.plan_recipe(recipe, Heard())["kept"].rows
     heard = Heard()
     run_recipe(recipe, tmp_path / "run", heard)
@@ -378,7 +378,7 @@ SHARING = """
 def test_a_plan_counts_an_encoding_that_steps_share_once(world, tiny_bert, tmp_path, monkeypatch):
     recipe = RECIPE.replace("within: 40", "dtype: float32") + SHARING
     (tmp_path / "small.yaml").write_text(recipe.replace("MODEL", str(tiny_bert)))
-    monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(planning, "_in_new_process", lambda work, *arguments: work(*arguments))
     estimates = planning.plan_recipe(load_recipe(tmp_path / "small.yaml"), Heard())
     encode = {name for name, estimate in estimates.items() if estimate.encoding}
     assert encode == {"kept", "shorter", "alone"}
@@ -413,7 +413,7 @@ steps:
 def test_a_plan_counts_no_encoding_whose_vectors_are_on_the_disk(world, tiny_bert, tmp_path, monkeypatch):
     (tmp_path / "small.yaml").write_text(ON_DISK.replace("MODEL", str(tiny_bert)))
     (tmp_path / "kept").mkdir()
-    monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(planning, "_in_new_process", lambda work, *arguments: work(*arguments))
 
     def encode():
         estimates = planning.plan_recipe(load_recipe(tmp_path / "small.yaml"), Heard())

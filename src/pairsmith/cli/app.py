@@ -72,8 +72,8 @@ FreshSteps = Annotated[
     list[str] | None,
     typer.Option(
         "--fresh-step",
-        help="A step of the recipe to start over in its folder; the steps that read it are made anew if its "
-        "result changes. "
+        help="A step of the recipe to start over in its folder; the steps that read its result are made "
+        "anew if the result changes. "
         "[may be given several times]",
         metavar="<step>",
         show_default=False,

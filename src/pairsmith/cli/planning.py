@@ -1,7 +1,7 @@
 """``pairsmith plan``: estimates what a recipe will make and cost before it runs.
 
-Each step is tried on a part of its work in a process of its own, so that the memory that is measured does not
-include the memory of earlier steps. Stand-ins take the place of what these will make.
+Each step is tried on a part of its work, in a process of its own, so that the measured memory does not
+include that of earlier steps. What earlier steps will make does not exist yet, so stand-ins take its place.
 """
 
 import multiprocessing
@@ -55,7 +55,8 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
                         "that refer to whole folders"
                     )
         with errors_in_other_words(planned.keys()):
-            estimates[planned.name] = _apart(_estimate, planned.kind, settings, before, time.monotonic())
+            begun = time.monotonic()
+            estimates[planned.name] = _in_new_process(_estimate, planned.kind, settings, before, begun)
     return estimates
 
 
@@ -102,17 +103,17 @@ class Prices:
 
 def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices | None = None) -> str:
     """The estimates as a plain table with a total, the time with ``workers`` workers, and servers' prices."""
-    everything = total(estimates.values())
+    overall = total(estimates.values())
     cells = [("step", "rows", "tokens written", "time", "memory", "disk")]
-    for name, cost in [*estimates.items(), ("all", everything)]:
+    for name, cost in [*estimates.items(), ("all", overall)]:
         rows = f"{cost.rows_of():,}" if cost.rows else ""
         tokens = f"{cost.tokens:,}" if cost.tokens else ""
         cells.append((name, rows, tokens, clock(cost.seconds), _bytes(cost.memory), _bytes(cost.disk)))
     lines = [plain_table(cells)]
-    if everything.scratch:
-        peak = _bytes(everything.disk + everything.scratch)
+    if overall.scratch:
+        peak = _bytes(overall.disk + overall.scratch)
         lines.append(f"peak disk use during the run, with checkpoints: {peak}")
-    read, written = everything.bought
+    read, written = overall.bought
     if prices and (read or written):
         lines += prices.lines(read, written)
     elif read or written:
@@ -126,7 +127,7 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
         saved = sum(cost.seconds - cost.seconds_with(workers) for cost in estimates.values())
         memory = max((cost.worker_memory for cost in estimates.values()), default=0)
         lines.append(
-            f"with {workers} workers, each as fast as this machine: {clock(everything.seconds - saved)}; "
+            f"with {workers} workers, each as fast as this machine: {clock(overall.seconds - saved)}; "
             f"each needs {_bytes(memory)} of memory"
         )
     return "\n".join(lines)
@@ -152,11 +153,11 @@ def plan_step(step: Step, settings: Settings, before: Before) -> Estimate:
     A planner needs data and models that exist. So a reference to the rows of an earlier step is replaced by a
     dataset folder with the sample of rows in that step's estimate, and a reference to a trained model by the
     base that the model will be trained from. The planner gets the estimates by the names of these stand-ins.
-    ``before`` has the estimates of earlier steps by reference.
+    ``before`` maps each reference to the estimate of its step.
     """
     for earlier in (before[value] for _, value in settings if isinstance(value, str) and value in before):
         if earlier.sample is not None and not earlier.sample.num_rows:
-            # Without sample rows nothing can be tried; the step makes at most as many rows as it reads.
+            # The sample has no rows on which to try the step, which makes at most as many rows as it reads.
             return Estimate(0.0, rows=earlier.rows, sample=earlier.sample)
     references = {text for _, value in settings for text in texts_in(value) if text in before}
     with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
@@ -177,10 +178,10 @@ def plan_step(step: Step, settings: Settings, before: Before) -> Estimate:
             missing = [name for name in references - stand_ins.keys() if name in str(error)]
             if missing and isinstance(error, InputError | FolderError):
                 raise SettingsError(
-                    f"{missing[0]}: plan cannot estimate a step that reads the output of this step, as it "
-                    "has no sample of it"
+                    f"{missing[0]}: plan cannot estimate a step that reads the output of this step, of "
+                    "which it has no sample"
                 ) from None
-            if folder in str(error):  # the user knows the step by its name, not by that of its stand-in
+            if folder in str(error):  # the user knows the name of the step, not the path of its stand-in
                 raise type(error)(str(error).replace(f"{folder}/", "")) from None
             raise
 
@@ -190,7 +191,7 @@ def _stand_in(reference: str, earlier: Estimate, folder: Path) -> str | None:
 
     The sample is written into ``folder``, unless it is there already.
     """
-    if not earlier.sample:  # a model, or an empty one of several sources
+    if not earlier.sample:  # the step makes a model, or its sample has no rows
         return earlier.base or None
     out = folder / reference.partition(":")[0]
     if not out.exists():
@@ -200,7 +201,7 @@ def _stand_in(reference: str, earlier: Estimate, folder: Path) -> str | None:
     return str(out)
 
 
-def _apart(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
+def _in_new_process(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
     """Call ``work`` in a new process, and return its result."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe()

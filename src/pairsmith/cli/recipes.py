@@ -205,7 +205,7 @@ class _Reader:
         ]
         of_one, of_all, messages = by_step(overrides, [entry for _, entry in entries], self.table)
         self.of_options.extend(messages)
-        idle = {setting for _, setting in of_all}  # without effect in the steps so far
+        idle = {setting for _, setting in of_all}  # those without effect in all steps so far
         names: list[str] = []
         planned: list[PlannedStep] = []
         figures: dict[str, str] = {}
@@ -215,9 +215,9 @@ class _Reader:
             name = entry["name"]
             self._check_name(keys, name, names)
             self._add_figures(keys, entry, figures)
-            step, given = self._step(keys, entry.get("step")), entry.get("settings") or {}
-            if step is not None and isinstance(given, Mapping):
-                settings = {key: map_texts(value, self._beside) for key, value in given.items()}
+            step, own_settings = self._step(keys, entry.get("step")), entry.get("settings") or {}
+            if step is not None and isinstance(own_settings, Mapping):
+                settings = {key: map_texts(value, self._absolute) for key, value in own_settings.items()}
                 own = _of_step(name, of_one)
                 shared = _with_effect(_of_step(name, of_all), step, settings | own)
                 idle -= shared.keys()
@@ -237,8 +237,8 @@ class _Reader:
 
     def _add(self, keys: KeyPath, text: str) -> None:
         """Add a fault in the file, unless another step of the same ``each`` has it, too."""
-        what = text.partition(REMEDY)[0]
-        if all(fault.where != keys or fault.text.partition(REMEDY)[0] != what for fault in self.in_file):
+        earlier = (fault.text.partition(REMEDY)[0] for fault in self.in_file if fault.where == keys)
+        if text.partition(REMEDY)[0] not in earlier:
             self.in_file.append(ValidationFault(keys, text))
 
     def _check_name(self, keys: KeyPath, name: str, earlier: Sequence[str]) -> None:
@@ -300,7 +300,7 @@ class _Reader:
                 self._add((*keys, "settings", *fault.where), fault.text)
         return changed
 
-    def _beside(self, text: str) -> str:
+    def _absolute(self, text: str) -> str:
         """``text``; if it begins with ``./`` or ``../``, the absolute path from the recipe's folder."""
         if not text.startswith(("./", "../")):
             return text

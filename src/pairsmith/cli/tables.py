@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pairsmith.core.columns import columns, left, right
+from pairsmith.core.text_width import left_aligned, right_aligned, text_width
 
 
 def results_table(figures: Mapping[str, Any]) -> str:
@@ -14,10 +14,10 @@ def results_table(figures: Mapping[str, Any]) -> str:
 
 def plain_table(lines: Sequence[Sequence[str]]) -> str:
     """Lines of equally many cells as text, the first column left-aligned and the others right-aligned."""
-    widths = [max(map(columns, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(text_width, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            right(text, width) if column else left(text, width)
+            right_aligned(text, width) if column else left_aligned(text, width)
             for column, (text, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pairsmith.cli.recipes import PlannedStep
 
 REMEDY = "; give its path"
-"""The beginning of the advice about a missing path, which names the step."""
+"""How the advice about a missing path begins; the rest names the step and the setting."""
 _FILE = re.compile(r"(\.{0,2}/|~)[^:]*|[^:]*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
 
 
@@ -67,7 +67,7 @@ def _text_faults(value: object, references: Sequence[str], remedy: str = "") -> 
 
 
 def _missing(value: object) -> Iterator[str]:
-    """An error message for each text in ``value`` that can only be a file or folder, and does not exist."""
+    """A message for each text in ``value`` that must name a file or folder, and names none that exists."""
     from pairsmith.data.sources import check_there
 
     for text in texts_in(value):

@@ -105,7 +105,7 @@ def checked_texts(texts: Iterable[T], name: str, *others: type) -> list[T]:
     items = _items(texts, name, "texts")
     for index, item in enumerate(items):
         if not isinstance(item, (str, *others)):
-            # What pandas has in place of a missing text.
+            # NaN or NA, which pandas has in place of a missing text
             if (isinstance(item, float) and math.isnan(item)) or type(item).__name__ == "NAType":
                 raise InputError(
                     f"{name}[{index}] is a missing value ({item}); leave it out, as with Series.dropna()"
@@ -199,15 +199,13 @@ def _items(values: Iterable[T], name: str, plural: str) -> list[T]:
     # A mapping would give its keys, and a table the names of its columns.
     is_table = hasattr(values, "columns")
     if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes) or is_table:
-        raise InputError(
-            f"{name} must be a list of {plural}; it is {_kind(values)}{_instead(values, plural)}"
-        )
+        raise InputError(f"{name} must be a list of {plural}; it is {_kind(values)}{_remedy(values, plural)}")
     # An array or a column of Arrow would give its own scalars, which are no texts.
     return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
 
 
-def _instead(values: object, plural: str) -> str:
-    """The end of the message about ``values`` that are no list: what to give instead; empty if unknown."""
+def _remedy(values: object, plural: str) -> str:
+    """The end of the message about ``values`` that are no list: what to give instead, or an empty text."""
     if hasattr(values, "columns"):
         if plural == "texts":
             return "; give one of its columns"

@@ -42,8 +42,8 @@ NEGATIVES: pa.Schema = pa.schema(
 """A query, a text that answers it and its score, and texts that do not answer it, with their scores."""
 CHUNK: pa.Schema = pa.schema([*text_schema("id", "title", "text", "document"), ("place", pa.int64())])
 REJECT = text_schema("id", "filter", "reason", "row")
-_MEASURED_BESIDE = {"margin", "negatives"}
-"""Columns of mined pairs and of queries with negatives, whose scores are measured and are no labels."""
+_COLUMNS_WITH_MEASURED_SCORES = {"margin", "negatives"}
+"""Columns of mined pairs, and of queries with negatives: the scores in such rows are measured, not labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Reject:
 
         A text of more than ``LONGEST_REJECTED`` characters, also in a list, is cut to its beginning.
         """
-        # ``default``: a date is written as text
+        # ``default=str``: a value that JSON does not have, such as a date, is written as text.
         data = json.dumps(_cut_texts(dict(row)), ensure_ascii=False, sort_keys=True, default=str)
         return cls(id, filter, reason, data)
 
@@ -158,7 +158,7 @@ R = TypeVar("R", ScoredPair, LabelledPair, LabelledText, MinedPair, MinedAnswer,
 def label_column(schema: pa.Schema) -> str | None:
     """The column with the rows' labels, which may be scores; None if there is none."""
     columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
-    if "label" not in columns and _MEASURED_BESIDE & set(schema.names):
+    if "label" not in columns and _COLUMNS_WITH_MEASURED_SCORES & set(schema.names):
         return None
     return next((name for name in ("label", "score") if name in columns), None)
 

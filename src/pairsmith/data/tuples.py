@@ -89,7 +89,7 @@ def _negatives(row: Columns, where: str) -> list[str]:
 
 
 def _scores(row: Columns, negatives: int, where: str) -> tuple[float, ...]:
-    """The scores of the positive and of each of one or more negatives."""
+    """The scores of the positive and of each negative; ``negatives``, at least 1, is their number."""
     columns = {name: numbers for name in _SCORES if (numbers := _numbers(row.get(name), name, where))}
     if not columns:
         raise InputError(f"{where}: the row has no scores; expected a column scores, score or label")

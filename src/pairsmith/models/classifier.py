@@ -92,12 +92,12 @@ class TextClassifier:
         return [self.labels[best] for best in self.scores(texts).argmax(axis=1).tolist()] if texts else []
 
     def save(self, folder: str | Path) -> None:
-        """Save the classifier into a folder for ``load_classifier``; ``SentenceTransformer`` opens it too."""
+        """Save the classifier for ``load_classifier``; ``SentenceTransformer(folder)`` opens its encoder."""
         save_sentence_encoder(self.encoder, Path(folder))
         head = {"weight": np.ascontiguousarray(self.weight), "bias": np.ascontiguousarray(self.bias)}
         save_file(head, str(Path(folder) / CLASSIFIER_FILE))
-        described = {"labels": list(self.labels), "normalize_embeddings": True}
-        text = json.dumps(described, ensure_ascii=False, indent=1) + "\n"
+        content = {"labels": list(self.labels), "normalize_embeddings": True}
+        text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
         (Path(folder) / LABELS).write_text(text, encoding="utf-8")
         write_trained_on(Path(folder), self.trained_on)
 

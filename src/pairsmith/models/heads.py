@@ -65,7 +65,7 @@ class TextModel:
         Texts are truncated to ``max_length`` tokens. Of a pair the longer text is truncated first.
 
         Raises:
-            InputError: there are no texts, or a single one that is in no list.
+            InputError: there are no texts, or a single text in place of a list.
         """
         sides = [checked_texts(side, "texts") for side in texts]
         for side in sides:

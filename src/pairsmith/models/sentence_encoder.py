@@ -101,7 +101,7 @@ _OLD_TRANSFORMER = {
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
     "module_output_name": "token_embeddings",
 }
-"""The settings of a transformer that does what it does in versions before 6, without a chat template."""
+"""The settings of a transformer that works as in versions before 6, without a chat template."""
 
 _OLD_DENSE = ("in_features", "out_features", "bias", "activation_function")
 
@@ -127,9 +127,9 @@ def save_sentence_encoder(encoder: SentenceTransformer, out: Path) -> None:
 
 
 def _old_settings(module: torch.nn.Module) -> dict[str, dict[str, Any]]:
-    """The settings of a module by their file, as versions before 6 save them; empty if these cannot.
+    """The files of a module's settings, as versions before 6 save them; empty if these lack a setting.
 
-    A setting that the old ones do not have would be lost, and the saved encoder would give other vectors.
+    A setting that the older versions lack would be lost, and the saved encoder would give other vectors.
     """
     if isinstance(module, Transformer) and module.get_config_dict() == _OLD_TRANSFORMER:
         length = {"max_seq_length": module.max_seq_length, "do_lower_case": module.do_lower_case}

@@ -290,7 +290,11 @@ class DatasetFolder:
 
     @contextmanager
     def _open(self, file: FileEntry, columns: Sequence[str] | None) -> Iterator[Any]:
-        """Open one of the files, with the columns of the first file, and ``columns`` among them."""
+        """A context with one of the files, open.
+
+        A ``FolderError`` is raised unless the file has as many rows as the manifest lists, and the columns of
+        the folder's first file, with ``columns`` among them.
+        """
         path, schema = self.path / file.path, REJECT if file.split == REJECTS else self._schema
         with open_shard(path) as opened:
             if not opened.schema_arrow.equals(schema):

@@ -8,8 +8,9 @@ to write one small file completely or not at all: an object store can neither ap
 small, a line costs the same at the end of a long run as at its beginning. If a shard has several lines, the
 last one counts.
 
-Every run writes parts of its own. A process that is stopped just before it adds a line, and loses the folder
-to another one meanwhile, still adds the line when it goes on; so this must not rewrite the other's part.
+Each run writes only to parts that it has begun. A process may stall just before it adds a line, and lose the
+folder to another process meanwhile. When it goes on, it adds the line all the same; so it must not overwrite
+a part of the other process.
 
 The journal is kept when the run is finished. ``manifest.json`` then has the same entries; if one of the two
 is damaged, the other is used.

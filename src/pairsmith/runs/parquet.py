@@ -28,7 +28,7 @@ def checked(table: pa.Table) -> pa.Table:
 def check_columns(columns: object, file: Any, where: Place) -> None:
     """Raise a ``FolderError`` unless ``columns`` is None or a list of columns, or fields, of a Parquet file.
 
-    pyarrow leaves out columns that a file does not have, and takes a single text for a list of characters.
+    pyarrow itself leaves out columns that a file does not have, and reads a single text as a list of letters.
     """
     if columns is None:
         return

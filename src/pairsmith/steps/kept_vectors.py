@@ -133,7 +133,7 @@ class KeptVectors:
 
 
 def kept_share(settings: Settings, before: Before) -> tuple[str, float]:
-    """What a step's plan has to know of the vectors of its corpus.
+    """What the plan of a step needs to know about the vectors of its corpus.
 
     Returns:
         the settings that decide the vectors that the step keeps, as JSON, which is empty if it keeps none;

@@ -1,8 +1,8 @@
-"""What the plans of steps share: some items of a step are timed, and extrapolated to all of them.
+"""What the plans of steps share: the time for some items of a step is extrapolated to all of them.
 
 A planner reads the first items of its sources (``read_first``), times the step's work on some of them
-(``timed``), and says how many items there are and what one of them takes (``in_shards``). The plan of a step
-without a planner runs the step on some of its rows (``plan_by_slice``).
+(``timed``), counts all items (``count_in_run``), and makes an estimate of both (``sharded_estimate``). The
+plan of a step without a planner runs the step on some of its rows (``plan_by_slice``).
 """
 
 import json
@@ -44,7 +44,7 @@ NEIGHBOUR_BYTES = 12
 def timed(load: Callable[[], Callable[[Sequence[T]], R]], sample: Sequence[T]) -> tuple[float, float, R]:
     """Time a function on a sample.
 
-    ``load`` loads a model, and returns the function, which an eighth of the items warm up.
+    ``load`` loads a model, and returns the function. A first call on an eighth of the items warms it up.
 
     Returns:
         the seconds for loading and warming up, the seconds for each item of the sample, and the result of the
@@ -106,18 +106,18 @@ def read_first(
     """The first items of each source, and the number of items that all sources will have in the run.
 
     Args:
-        sources: the sources; of an earlier step's result without a sample, the rows are only counted.
+        sources: the sources; one that an earlier step will make, without a sample, is only counted.
         read: returns the items of a source.
         before: the estimates of the earlier steps.
         most: the largest number of items that are returned from each source.
-        split: as for ``counted``.
+        split: as for ``count_in_run``.
     """
     first, count = list[T](), 0
     for source in sources:
         items = iter(() if has_no_sample(source, before) else read(source))
         own = list(islice(items, most))
         first += own
-        count += counted(len(own) + sum(1 for _ in items), [source], before, split)
+        count += count_in_run(len(own) + sum(1 for _ in items), [source], before, split)
     return first, count
 
 
@@ -130,19 +130,19 @@ def read_first_passages(
     )
 
 
-def counted(number: int, sources: Iterable[str], before: Before, split: str | None = None) -> int:
+def count_in_run(number: int, sources: Iterable[str], before: Before, split: str | None = None) -> int:
     """The number of items that sources will have in the run, ``number`` of which were read.
 
-    Sources that exist have no others. Of what an earlier step will make, a sample of its rows was read: the
-    number is scaled to all its rows or, if it is given, to those of ``split``. If some sources exist, and
-    others do not, the rows beyond the samples are added, as if each were an item.
+    All items of existing sources were read. Of a source that an earlier step will make, only a sample was
+    read, so the number is scaled to all its rows or, if ``split`` is given, to those of the split. If there
+    are sources of both sorts, each row beyond the samples is added as one item.
     """
-    there, later = list[str](), list[Estimate]()
+    existing, planned = list[str](), list[Estimate]()
     for source in sources:
-        later.append(before[source]) if source in before else there.append(source)
-    rows = sum(estimate.rows_of(split) for estimate in later)
-    in_samples = sum(len(estimate.sample or ()) for estimate in later)
-    if there or not in_samples:
+        planned.append(before[source]) if source in before else existing.append(source)
+    rows = sum(estimate.rows_of(split) for estimate in planned)
+    in_samples = sum(len(estimate.sample or ()) for estimate in planned)
+    if existing or not in_samples:
         return number + rows - in_samples
     return round(number * rows / in_samples)
 
@@ -152,7 +152,7 @@ def has_no_sample(source: str, before: Before) -> bool:
     return source in before and not before[source].sample
 
 
-def in_shards(
+def sharded_estimate(
     sample: pa.Table,
     rows: int,
     shards: int,
@@ -197,7 +197,7 @@ def plan_by_slice(
     source = getattr(settings, rows_setting)
     all_rows = (row for _, row in open_source(source).rows())
     rows = list(islice(all_rows, CALIBRATION_TEXTS))
-    count = counted(len(rows) + sum(1 for _ in all_rows), [source], before)
+    count = count_in_run(len(rows) + sum(1 for _ in all_rows), [source], before)
     count = min(count, getattr(settings, "limit", None) or count)
     rows = rows[:count]
     if not rows:

@@ -42,7 +42,7 @@ ShardWithEarlier = RecordShard[WithEarlier[T, E]]
 
 
 def without_earlier(shard: RecordShard[T]) -> ShardWithEarlier[T, Any]:
-    """A shard of which no earlier run made anything."""
+    """A shard of records for which no earlier run made any rows."""
     return RecordShard(shard.number, tuple(map(WithEarlier, shard.records)))
 
 
@@ -155,7 +155,7 @@ def commit_kept(
     rows: str,
     unit: str,
 ) -> None:
-    """Commit the shards whose items all keep the rows of an earlier run, and say how many items keep theirs.
+    """Commit the shards whose items all have rows of an earlier run; report how many of all items have some.
 
     Args:
         writer: the folder to write to.
@@ -173,12 +173,12 @@ def commit_kept(
     with progress.task("look for earlier rows", count, unit) as bar:
         bar.skip(done)
         for shard in shards(numbers):
-            left = sum(record.left for record in shard.records)
+            remaining = sum(record.left for record in shard.records)
             kept_in_shard = sum(len(record.earlier) for record in shard.records)
-            kept, total = kept + kept_in_shard, total + kept_in_shard + left
-            if not left:
-                made, rejects = merge(shard, lambda _: None)
-                writer.commit(shard.number, {"train": made}, rejects)
+            kept, total = kept + kept_in_shard, total + kept_in_shard + remaining
+            if not remaining:
+                table, rejects = merge(shard, lambda _: None)
+                writer.commit(shard.number, {"train": table}, rejects)
             bar.advance(len(shard.records))
     if total:
         progress.say(f"{kept:,} of {total:,} {items} to do are as in {path} and keep their {rows}")

@@ -16,12 +16,12 @@ from pairsmith.runs import Run, hash_source, refuse_source
 S = TypeVar("S", bound=Settings)
 
 
-_READ_TOO = {
+_ALTERNATIVE_TYPES = {
     pa.string(): pa.large_string(),
     pa.float64(): pa.float32(),
     ANSWERS: pa.struct([ANSWERS.field("text"), ("answer_start", pa.list_(pa.int64()))]),
 }
-"""Types that other programs write in place of those on the left, and that steps read, too."""
+"""For some types of columns, the type that other programs write instead; steps read it, too."""
 
 SourceNames = str | Sequence[str] | None
 """The value of a setting that names one source, several, or perhaps none."""
@@ -64,7 +64,7 @@ def with_sources(settings: S, names: Iterable[str], change: Callable[[str, str],
 def check_types(schema: pa.Schema, needed: pa.Schema, source: str) -> None:
     """Raise an ``InputError`` unless ``schema`` has the columns of ``needed``, with their types.
 
-    A step always writes them; but the files of a folder may be edited, or written by another program.
+    Steps always write these columns, but a folder's files may be edited, or written by another program.
     ``source`` is the name of the rows' source, for the error.
     """
     for column in needed:
@@ -73,7 +73,7 @@ def check_types(schema: pa.Schema, needed: pa.Schema, source: str) -> None:
                 f"{source} has no column {column.name!r}, which is needed; it has: {', '.join(schema.names)}"
             )
         own = schema.field(column.name).type
-        if own not in (column.type, _READ_TOO.get(column.type)):
+        if own not in (column.type, _ALTERNATIVE_TYPES.get(column.type)):
             raise InputError(
                 f"{source}: the column {column.name} has the type {own}, expected {column.type}; convert it, "
                 "or run the command that wrote the folder again"
@@ -81,7 +81,7 @@ def check_types(schema: pa.Schema, needed: pa.Schema, source: str) -> None:
 
 
 def check_rows(table: pa.Table, needed: pa.Schema, source: str) -> None:
-    """``check_types`` of a table's columns, and an ``InputError`` if a row has no value in one of them."""
+    """Call ``check_types``, and raise an ``InputError`` if a row has no value in one of the columns."""
     check_types(table.schema, needed, source)
     for column in needed:
         missing = table[column.name].null_count

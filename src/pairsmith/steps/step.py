@@ -40,7 +40,8 @@ class Step:
     # with the estimates of earlier steps, by the names of the sources that stand in for their results
     # (``plan_step``). By default, it is the method ``plan`` of ``work``, or ``plan_NAME`` beside it.
     plan: str = ""
-    # Instead of such a function: the setting that names the rows on some of which a plan runs the step.
+    # Used in place of such a function: the name of the setting with the step's rows, on some of which a plan
+    # runs the step.
     planned_rows_setting: str = ""
     # Commands that users may run next. {out} and {names of settings} are replaced by the step's values.
     next_commands: tuple[str, ...] = ()

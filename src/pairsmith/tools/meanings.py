@@ -35,7 +35,7 @@ def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
 def labels_of_task(settings: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The labels of the task in a manifest's settings, each with ``name`` and ``instruction``.
 
-    Without a task there are none; what an edited manifest holds in place of a label is left out.
+    Without a task there are none. If the manifest was edited, entries that are no labels are left out.
     """
     task = settings.get("task")
     labels = task.get("labels") if isinstance(task, Mapping) else None

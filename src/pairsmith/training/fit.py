@@ -17,9 +17,9 @@ from transformers import Trainer, TrainingArguments
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs.seeds import generator
-from pairsmith.training.alone import alone
 from pairsmith.training.best_step import TrainerSetup, TrainingHistory, ValidationMeasure, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.exclusive import exclusive_training
 from pairsmith.training.options import FitOptions
 from pairsmith.training.quick import set_attention_dropout
 
@@ -137,14 +137,14 @@ def train_at_each_rate(
     shown, rates = progress or Silent(), options.learning_rate
     best: TrainedModel[M] | None = None
     curves: dict[float, dict[int, float | None]] = {}
-    with alone(pick_device(options.device)):
+    with exclusive_training(pick_device(options.device)):
         for number, rate in enumerate(rates):
             model, task = make()
             if options.attention_dropout is not None:
                 set_attention_dropout(model, options.attention_dropout)
             kept = checkpoints.part(f"rate-{number}", f"lr-{rate:g}") if checkpoints else None
             history = _fit(model, task, options, rate, shown, kept)
-            del task  # its rows, as there may be no memory for those of the next rate beside them
+            del task  # frees its rows: memory may not hold those of two rates
             if len(rates) > 1:
                 shown.say(f"learning rate {rate:g}: {history}")
                 curves[rate] = history.validation

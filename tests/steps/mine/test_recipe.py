@@ -76,7 +76,7 @@ def test_texts_are_compared_within_their_group_if_the_style_lets_them():
 
 @pytest.mark.long
 def test_its_plan_tells_what_comes_out(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(planning, "_in_new_process", lambda work, *arguments: work(*arguments))
     monkeypatch.setattr(plan, "TRIED_STEPS", 2)
     estimates = plan_recipe(recipe, Silent())
     assert not (tmp_path / "run").exists()

@@ -224,7 +224,7 @@ def test_it_is_planned_before_its_model_is_trained_and_run(tiny_bert, pairs, mon
     path = pairs / "gen.yaml"
     path.write_text(RECIPE.replace("BASE", str(tiny_bert)).replace("PAIRS", str(pairs / "reading")))
     recipe = load_recipe(path)
-    monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(planning, "_in_new_process", lambda work, *arguments: work(*arguments))
     monkeypatch.setattr(plan, "TRIED_STEPS", 2)
     assert plan_recipe(recipe, Silent())["gen"].rows == {"train": 5}
     assert run_recipe(recipe, pairs / "run", Silent())["rows"] <= 5

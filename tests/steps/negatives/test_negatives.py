@@ -589,8 +589,8 @@ def test_a_plan_says_what_it_will_cost(world, cross_encoder):
 def test_a_plan_reads_the_columns_that_the_step_will_read(world, monkeypatch):
     _, settings, *_ = world
     encoded = []
-    whole = route.timed
-    monkeypatch.setattr(route, "timed", lambda load, sample: encoded.extend(sample) or whole(load, sample))
+    timed = route.timed
+    monkeypatch.setattr(route, "timed", lambda load, sample: encoded.extend(sample) or timed(load, sample))
     samples = {
         "@pairs": pa.table({"anchor": ["Who barks?"], "passage": ["A dog barks."], "other": ["x"]}),
         "@chunks": pa.table(

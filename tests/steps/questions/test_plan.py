@@ -61,7 +61,7 @@ def recipe(tmp_path, tiny_bert):
 
 
 def test_what_steps_make_is_what_later_ones_read(recipe, monkeypatch):
-    monkeypatch.setattr(planning, "_apart", lambda work, *arguments: work(*arguments))
+    monkeypatch.setattr(planning, "_in_new_process", lambda work, *arguments: work(*arguments))
     estimates = plan_recipe(recipe, Silent())
     assert estimates["asked"].rows == {"train": 6}
     assert estimates["answered"].rows == {"train": 6}

@@ -177,32 +177,32 @@ def test_a_plan_counts_what_is_left(some_kept, world, model, written_for, monkey
     tmp, write = world
     tried = []
 
-    def by_slice(work, rows_setting, given, before):
-        assert given.reuse is None
-        tried.append(given.limit)
+    def by_slice(work, rows_setting, chosen, before):
+        assert chosen.reuse is None
+        tried.append(chosen.limit)
         return Estimate(seconds=60.0, memory=1, disk=1_000_000, rows={"train": 8})
 
     monkeypatch.setattr(step, "plan_by_slice", by_slice)
-    given = settings(model, str(tmp / "new.jsonl"), **SHORT)
+    chosen = settings(model, str(tmp / "new.jsonl"), **SHORT)
     old = DatasetFolder.open(tmp / "old")
-    some = step.plan_write_queries(given.model_copy(update={"reuse": str(tmp / "old")}), {})
+    partly = step.plan_write_queries(chosen.model_copy(update={"reuse": str(tmp / "old")}), {})
     assert tried == [4]  # of nine; see above
-    assert some.rows["train"] == 8 + round(old.rows * 5 / 6)
-    assert 1_000_000 < some.disk < 1_100_000
-    whole = write("again")
-    none = step.plan_write_queries(given.model_copy(update={"reuse": str(tmp / "again")}), {})
+    assert partly.rows["train"] == 8 + round(old.rows * 5 / 6)
+    assert 1_000_000 < partly.disk < 1_100_000
+    all_queries = write("again")
+    reused = step.plan_write_queries(chosen.model_copy(update={"reuse": str(tmp / "again")}), {})
     assert tried == [4]
-    assert none.rows["train"] == whole.rows
-    assert none.seconds < 60
-    assert none.sample.schema.names == whole.schema().names
+    assert reused.rows["train"] == all_queries.rows
+    assert reused.seconds < 60
+    assert reused.sample.schema.names == all_queries.schema().names
     written_for.clear()
     write("drawn", reuse=str(tmp / "old"), limit=4)
     new = len(set(written_for))  # of the four that are drawn
     assert 0 < new < 4
-    step.plan_write_queries(given.model_copy(update={"reuse": str(tmp / "old"), "limit": 4}), {})
+    step.plan_write_queries(chosen.model_copy(update={"reuse": str(tmp / "old"), "limit": 4}), {})
     source = Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 90}, sample=old.table().slice(0, 9))
-    step.plan_write_queries(given.model_copy(update={"reuse": str(tmp / "old")}), {given.chunks: source})
-    step.plan_write_queries(given, {})
+    step.plan_write_queries(chosen.model_copy(update={"reuse": str(tmp / "old")}), {chosen.chunks: source})
+    step.plan_write_queries(chosen, {})
     assert tried == [4, new, 40, None]
 
 

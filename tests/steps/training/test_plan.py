@@ -1,4 +1,4 @@
-"""What a plan expects of a training: a clock that training steps move by hand stands in for time."""
+"""What a plan estimates for a training, by a clock that a stub of a training sets forward."""
 
 from types import SimpleNamespace
 
@@ -33,7 +33,7 @@ WEIGHTS = 4 * 25
 
 
 class Training:
-    """A training of 1,000 rows, of which a plan reads 100: half of them are examples.
+    """A stub of a training on 1,000 rows, of which a plan reads 100; half of the rows are examples.
 
     Libraries load in 5 s the first time, and the model in 2 s. A step takes ``per_example`` seconds for each of
     its examples, an evaluation 0.5 s for each of its examples.
@@ -75,35 +75,35 @@ def training(monkeypatch):
 
 def settings(tmp_path, **changes):
     (tmp_path / "data.jsonl").touch()
-    given = {"data": [str(tmp_path / "data.jsonl")], "batch_size": 8, "epochs": 2, "device": "cpu"}
-    return TrainTeacherSettings(base="b", **given | changes)
+    values = {"data": [str(tmp_path / "data.jsonl")], "batch_size": 8, "epochs": 2, "device": "cpu"}
+    return TrainTeacherSettings(base="b", **values | changes)
 
 
 def test_the_time_of_a_step_is_extrapolated_to_all_examples(training, tmp_path):
-    few = training()
-    estimate = plan_training(few, settings(tmp_path), {})
+    stub = training()
+    estimate = plan_training(stub, settings(tmp_path), {})
     # 500 examples in 2 epochs are 125 steps of 8 examples and 2 s; libraries 5 s, model 2 s.
     assert estimate.seconds == pytest.approx(5 + 2 + 125 * 2)
-    assert few.tried == [(2, 2, 0, [3e-5]), (6, 8, 0, [3e-5])]
+    assert stub.tried == [(2, 2, 0, [3e-5]), (6, 8, 0, [3e-5])]
     assert estimate.disk == WEIGHTS + BESIDE_WEIGHTS
     assert estimate.scratch == 1 * 3 * WEIGHTS  # after 100 steps: the weights and AdamW's moments
     assert estimate.rows == {}
 
 
-def test_each_learning_rate_is_a_training_and_evaluations_take_their_time(training, tmp_path):
-    some = training(validation=10)
-    given = settings(
+def test_each_learning_rate_and_each_evaluation_takes_time(training, tmp_path):
+    stub = training(validation=10)
+    chosen = settings(
         tmp_path, learning_rate=[1e-5, 1e-4], validation=str(tmp_path / "data.jsonl"), eval_steps=25
     )
-    estimate = plan_training(some, given, {})
+    estimate = plan_training(stub, chosen, {})
     # 125 steps, and evaluations of 10 examples before the first, after each 25 steps, and at the end.
     assert estimate.seconds == pytest.approx(5 + 2 * (2 + 125 * 2 + (2 + 5) * 10 * 0.5))
-    assert some.tried[-1] == (6, 8, 10, [1e-5])
+    assert stub.tried[-1] == (6, 8, 10, [1e-5])
     # Each rate has a checkpoint, with the best weights; the first rate's result waits for the second's.
     assert estimate.scratch == (2 * 4 + 2) * WEIGHTS
 
 
-def test_of_slow_steps_one_with_few_examples_is_tried(training, tmp_path):
+def test_a_slow_step_is_tried_with_few_examples(training, tmp_path):
     slow = training(per_example=6.0)
     estimate = plan_training(slow, settings(tmp_path, batch_size=32, epochs=1), {})
     assert slow.tried == [(2, 2, 0, [3e-5])]  # two examples take 12 s, more than the 10 s of a trial
@@ -114,18 +114,18 @@ def test_of_slow_steps_one_with_few_examples_is_tried(training, tmp_path):
     assert estimate.seconds == pytest.approx(5 + 2 + 16 * 32)
 
 
-def test_rows_that_an_earlier_step_will_make_count_and_the_number_of_steps_may_be_given(training, tmp_path):
-    given = settings(tmp_path)
-    (source,) = given.data
+def test_rows_of_an_earlier_step_or_a_setting_decide_the_number_of_steps(training, tmp_path):
+    chosen = settings(tmp_path)
+    (source,) = chosen.data
     sample = pa.table({"id": ["a"] * 1_000})
     before = {source: Estimate(1.0, 1, 1, {"train": 4_000, "validation": 1_000}, sample=sample)}
     # The sample is all 1,000 rows, of which half are examples; the step will read 4,000 rows.
-    assert plan_training(training(), given, before).seconds == pytest.approx(5 + 2 + 500 * 2)
-    given = settings(tmp_path, max_steps=3)
-    assert plan_training(training(), given, before).seconds == pytest.approx(5 + 2 + 3 * 2)
+    assert plan_training(training(), chosen, before).seconds == pytest.approx(5 + 2 + 500 * 2)
+    chosen = settings(tmp_path, max_steps=3)
+    assert plan_training(training(), chosen, before).seconds == pytest.approx(5 + 2 + 3 * 2)
 
 
-def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path, monkeypatch):
+def test_a_missing_device_is_refused_before_anything_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(SettingsError, match="no CUDA device"):
         plan_training(SimpleNamespace(), settings(tmp_path, device="cuda"), {})

@@ -140,7 +140,7 @@ def test_data_that_nobody_can_label_are_refused(tmp_path):
         with pytest.raises((InputError, SettingsError), match=fault):
             draw_audit(dataset, AuditSettings(data=str(dataset.path)))
     mined = folder(tmp_path / "mined", [{"train": [MinedPair("1", "a", "b", 1.0, 0.25)]}], MINED_PAIR)
-    with pytest.raises(InputError, match="its rows have no labels .measured scores are none"):
+    with pytest.raises(InputError, match="its rows have no labels .a measured score is no label"):
         draw_audit(mined, AuditSettings(data="x"))
     drawn_audit = draw_audit(mined, AuditSettings(data="x", labels=["a", "b"]))
     assert drawn_audit.rows[0].texts == {"input": "a", "output": "b"}

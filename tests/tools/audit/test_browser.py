@@ -66,7 +66,7 @@ def begin(settings, out):
     return thread, heard.found.get(timeout=30)
 
 
-def opened(browser, address=None):
+def open_page(browser, address=None):
     """A page whose clock can be put forward; with the address of an audit, it shows the first row."""
     page = browser.new_page()
     page.clock.install()
@@ -81,7 +81,7 @@ def audit_of_pairs(browser, path, count):
     pairs = [ScoredPair(str(i), f"one {i}", f"other {i}", i % 2 / 1) for i in range(count)]
     folder(path / "in", [{"train": pairs}])
     thread, address = begin(AuditSettings(data=str(path / "in"), rows=count), path / "out")
-    return thread, opened(browser, address)
+    return thread, open_page(browser, address)
 
 
 def press(page, key):
@@ -111,7 +111,7 @@ def test_two_people_label_a_hundred_pairs_by_keyboard(browser, tmp_path):
     for name, shift in (("ann", 0), ("bob", 1)):
         settings = AuditSettings(data=str(tmp_path / "in"), annotator=name)
         thread, address = begin(settings, tmp_path / "out")
-        page = opened(browser, address)
+        page = open_page(browser, address)
         typed = said[name] = {}
         for number in range(100):
             row = row_shown(page)
@@ -167,7 +167,7 @@ def test_keys_held_down_and_two_windows_label_no_row_unseen(browser, tmp_path):
     folder(tmp_path / "in", [{"train": pairs}])
     settings = AuditSettings(data=str(tmp_path / "in"), rows=6)
     thread, address = begin(settings, tmp_path / "out")
-    one, other = opened(browser, address), opened(browser, address)
+    one, other = open_page(browser, address), open_page(browser, address)
     row = row_shown(one)
     assert row_shown(other) == row
     one.clock.fast_forward(SEEN)
@@ -190,7 +190,7 @@ def test_keys_held_down_and_two_windows_label_no_row_unseen(browser, tmp_path):
 
 def watched(browser):
     """A page, and what went wrong or was loaded in it."""
-    page, seen = opened(browser), []
+    page, seen = open_page(browser), []
     page.on("dialog", lambda dialog: (seen.append(dialog.message), dialog.dismiss()))
     page.on("pageerror", lambda error: seen.append(str(error)))
     page.on("request", lambda request: seen.append(request.url))

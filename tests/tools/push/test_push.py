@@ -322,7 +322,7 @@ BRANCHES = [
 
 
 @pytest.mark.parametrize("name", [*BRANCHES, "5" * 40])
-def test_branches_that_cannot_be_are_told_by_a_dry_run_too(rows, tmp_path, name):
+def test_names_that_git_allows_no_branch_are_told_by_a_dry_run_too(rows, tmp_path, name):
     with pytest.raises(ValueError, match="give (the|a) name of"):
         dry(rows, tmp_path / "out", revision=name)
     assert not (tmp_path / "out").exists()

@@ -86,7 +86,7 @@ def test_only_a_report_can_read_a_run_and_only_with_steps_before_it(recipe, old,
 
 
 def test_a_plan_counts_all_rows_of_the_run_for_its_page(recipe, monkeypatch):
-    monkeypatch.setattr("pairsmith.cli.planning._apart", lambda work, *given: work(*given))
+    monkeypatch.setattr("pairsmith.cli.planning._in_new_process", lambda work, *given: work(*given))
     estimates = plan_recipe(load_recipe(recipe), Silent())
     assert estimates["page"].seconds == pytest.approx(1.0, abs=0.01)
 

@@ -22,7 +22,7 @@ _DIGITS = re.compile(r"\d+")
 
 
 def _without_hyphen(match: re.Match[str]) -> str:
-    """The second letter, with the hyphen if it is a capital, which begins a part of a compound or name."""
+    """The second letter; before a capital, which begins a part of a compound or name, the hyphen is kept."""
     return match[1] if match[1].islower() else f"-{match[1]}"
 
 

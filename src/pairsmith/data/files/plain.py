@@ -25,10 +25,10 @@ PAGE_WIDTH = 120
 """Texts whose longest lines have more characters than this are not joined: no line was broken."""
 _LINE_END = re.compile(r"\r\n?|\n")
 _UNBROKEN = re.compile(r"\W*\w[\Wぁぃぅぇぉっゃゅょァィゥェォッャュョー]*")
-"""A letter of Chinese or Japanese with the marks around it: closing marks and small letters begin no line,
-opening marks end none."""
+"""A letter of Chinese or Japanese with the marks that stay on its line: no line begins with a closing mark or
+a small letter, and none ends with an opening mark."""
 _LONGEST_THAI = 12
-"""Letters of a long word in Thai and other scripts without spaces whose lines are broken between words."""
+"""The number of letters of a long word in Thai, and in other scripts without spaces that divide no words."""
 
 
 def decode(data: bytes, declared: str | None = None) -> str:
@@ -99,11 +99,11 @@ def _is_broken(line: str, following: str, width: float) -> bool:
 
 
 def _first_word(line: str) -> str:
-    """The part at the beginning of a line that is not broken, with the space that it needs before it."""
+    """The beginning of a line up to the first place for a break, with a space before it if words have one."""
     word = line.split(maxsplit=1)[0]
     if not _breaks_anywhere(word[0]):
         return f" {word}"
-    if unicodedata.east_asian_width(word[0]) == "N":  # Thai and others, whose words cannot be told apart here
+    if unicodedata.east_asian_width(word[0]) == "N":  # Thai and others; finding words takes a dictionary
         return word[:_LONGEST_THAI]
     unbroken = _UNBROKEN.match(word)
     return unbroken[0] if unbroken else word

@@ -49,7 +49,10 @@ class TextPart:
 
 
 def with_full_stop(text: str) -> str:
-    """``text`` without white space around it, and with a full stop unless it is blank or ends a sentence."""
+    """``text`` without white space around it, and with an end like that of a sentence.
+
+    A full stop is added, unless the text is blank or already ends with a mark that ends a sentence.
+    """
     text = text.strip()
     return f"{text}." if text and not _ENDED.search(text) else text
 

@@ -176,8 +176,8 @@ def _held_out_figures(
     """The mean log loss and the accuracy ×100 of each C on held-out texts, and which texts these are.
 
     ``vectors`` are those of the training texts, whose labels are ``gold``, and then those of the validation
-    texts, whose labels are ``held_out_gold``. Without these, the measure is cross-validation. It is empty if
-    C cannot or need not be chosen.
+    texts, whose labels are ``held_out_gold``. Without validation texts, the figures are measured by
+    cross-validation; they are empty if C cannot or need not be chosen.
     """
     size = len(gold)
     parts = [(np.arange(size), np.arange(size, len(vectors)))]  # rows to train on, and held-out rows
@@ -194,9 +194,9 @@ def _held_out_figures(
         loss, correct, rows = 0.0, 0, 0
         for training, held_out in parts:
             model = _fitted(vectors[training], labels[training], c, options.balanced)
-            probabilities, right = model.predict_proba(vectors[held_out]), labels[held_out]
-            loss += float(log_loss(right, probabilities, labels=np.unique(gold), normalize=False))
-            correct += int((probabilities.argmax(axis=1) == right).sum())
+            probabilities, expected = model.predict_proba(vectors[held_out]), labels[held_out]
+            loss += float(log_loss(expected, probabilities, labels=np.unique(gold), normalize=False))
+            correct += int((probabilities.argmax(axis=1) == expected).sum())
             rows += len(held_out)
         figures[c] = (loss / rows, 100.0 * correct / rows)
     return figures, measured_on

@@ -23,9 +23,9 @@ from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import centre_vectors, save_sentence_encoder
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on, write_trained_on
-from pairsmith.training.alone import alone
 from pairsmith.training.best_step import TrainerSetup, TrainingHistory, train_to_best_step
 from pairsmith.training.checkpoints import Checkpoints
+from pairsmith.training.exclusive import exclusive_training
 from pairsmith.training.quick import set_attention_dropout
 from pairsmith.training.validation import cannot_choose
 
@@ -69,7 +69,7 @@ def train_encoder_on(
         make_arguments=partial(SentenceTransformerTrainingArguments, batch_sampler=sampler),
         make_trainer=partial(_Trainer, train_dataset=Dataset(rows), loss=loss),
     )
-    with alone(str(encoder.device)):
+    with exclusive_training(str(encoder.device)):
         return train_to_best_step(encoder, options, setup, encoder.device.type, shown, checkpoints)
 
 

@@ -120,7 +120,7 @@ def sts_cosines(encode: Encode, suites: Sequence[StsSuite]) -> dict[str, dict[st
 def scores_of_cosines(
     suites: Sequence[StsSuite], cosines: CosinesOfSuites, *, bootstrap: int, seed: int = 0
 ) -> dict[str, SuiteScores]:
-    """The scores of ``sts_scores`` from the cosines of all pairs, see ``sts_cosines`` (D11)."""
+    """What ``sts_scores`` returns, computed from the cosines that ``sts_cosines`` returns (D11)."""
     scores = {}
     for suite in suites:
         of_subsets, gold = cosines[suite.name], _gold(suite)

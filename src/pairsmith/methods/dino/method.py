@@ -11,7 +11,7 @@
    limit (D4, D6).
 
 The rows then become a training set (``training_set.py``), on which an encoder is trained (``encoder.py``) or,
-from single texts, a classifier (``classifier.py``). The figures of both are in ``evaluation.py``.
+from single texts, a classifier (``classifier.py``). ``evaluation.py`` measures both.
 """
 
 from collections import deque
@@ -62,13 +62,13 @@ class GeneratedRows:
         complete: the number of requests for which all texts were written.
     """
 
-    rows: list[Any]  # not a union: which class it is, the task decides, and type checkers cannot know
+    rows: list[Any]  # no union: the task decides on the class, which a type checker cannot know
     rejects: list[Reject]
     requests: int
     complete: int
 
     def __repr__(self) -> str:
-        """The numbers of rows and rejects, as the rows of a long run would fill a notebook."""
+        """Only the numbers of rows and rejects: all rows of a long run would fill a notebook."""
         done = f"{self.complete:,} of {self.requests:,} requests complete"
         return f"{type(self).__name__}({len(self.rows):,} rows, {len(self.rejects):,} rejects, {done})"
 
@@ -124,7 +124,7 @@ def generate_pairs(
     check_not_empty(inputs, "inputs", "text")
     check_not_blank(inputs, "inputs")
     requests = list(pair_requests(task, inputs, decoding.per_input))
-    return _written(task, model, requests, decoding, seed, rows, rule, progress)
+    return _write_with_progress(task, model, requests, decoding, seed, rows, rule, progress)
 
 
 def generate_texts(
@@ -151,10 +151,10 @@ def generate_texts(
         raise SettingsError(f"{task.name} writes second texts for inputs: call generate_pairs")
     seed, rows = _checked_numbers(seed, rows)
     requests = list(text_requests(task, range(decoding.per_input)))
-    return _written(task, model, requests, decoding, seed, rows, rule, progress)
+    return _write_with_progress(task, model, requests, decoding, seed, rows, rule, progress)
 
 
-def _written(
+def _write_with_progress(
     task: TaskSpec,
     model: SteerableModel,
     requests: Sequence[TextRequest],
@@ -164,15 +164,15 @@ def _written(
     rule: Combine | str | None,
     progress: Progress | None,
 ) -> GeneratedRows:
-    """Write the texts of all requests, with a bar that counts them."""
+    """Call ``write``, and show in a progress bar how many requests are done."""
     check_progress(progress)
-    by_name = named_rule(rule)
+    steering_rule = named_rule(rule)
     with (
         (progress or Silent()).task("generate", len(requests), "prompts") as bar,
         told_if_out_of_memory(rows),
     ):
         hooks = Hooks(on_done=lambda _: bar.advance())
-        return write(task, model, requests, decoding, seed, rows, hooks, by_name)
+        return write(task, model, requests, decoding, seed, rows, hooks, steering_rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +222,10 @@ def write(
     waiting = deque(encoded_requests(task, model, requests, steered=steered))
     prompts_of_all = {prompt for _, prompts in waiting for prompt in prompts}
     begun: list[TextRequest] = []
-    tries: dict[Group, tuple[TextRequest, int]] = {}  # of each running try, its request and its number
+    tries: dict[Group, tuple[TextRequest, int]] = {}  # the request and the number of each running try
 
     def begin_tries(request: TextRequest, prompts: tuple[Prompt, ...]) -> None:
-        """Begin a try for each text that the request still needs; it is done if no try is running then."""
+        """Begin a try for each text that the request still needs; without any, the request is done."""
         # A retry goes to the front, as the decoder may still hold the keys and values of the prompts.
         is_retry = bool(request.texts or request.rejects)
         for number in request.next_tries(decoding.tries):
@@ -269,7 +269,7 @@ def rows_needed(task: TaskSpec) -> int:
 
 
 def _checked_decoding(task: TaskSpec, model: SteerableModel, decoding: Decoding | None) -> Decoding:
-    """``decoding``, by default the task's; it is checked that task and model are loaded."""
+    """``decoding``, by default the task's, checked; also checks that task and model are loaded."""
     check_loaded(task, "task", "counters", "load_task")
     check_loaded(model, "model", "session", "load_language_model")
     if decoding is None:

@@ -73,8 +73,8 @@ def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
 def loss_of(encoder: SentenceTransformer, objective: Objective, scale: float) -> nn.Module:
     """The loss of an objective, a module that returns ``()``.
 
-    That of ``cosine`` is the mean of (cos(u1, u2) - score)² over the pairs of a batch (D10). In the losses of
-    all other objectives, ``scale`` multiplies the cosines.
+    The loss ``cosine`` is the mean of (cos(u1, u2) - score)² over the pairs of a batch (D10). In the losses
+    of all other objectives, ``scale`` multiplies the cosines.
     """
     if objective == "cosine":
         return EncodedByLength(encoder, losses.CosineSimilarityLoss(encoder))

@@ -42,10 +42,10 @@ Filter = Callable[[GeneratedRow], str | None]
 class TrainingSet:
     """The rows of both splits, the rejected rows, and the number of sampled negatives in both splits.
 
-    The rows are of the class of the rows that it was made of.
+    The rows have the class of the generated rows that the training set was made from.
     """
 
-    train: list[Any]  # not a union, as the class of the rows is not known before
+    train: list[Any]  # no union: only the generated rows decide on the class
     validation: list[Any]
     rejects: list[Reject]
     negatives: int

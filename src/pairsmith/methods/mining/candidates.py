@@ -46,7 +46,7 @@ class PairedTexts(Protocol):
         ...
 
     def texts(self, numbers: Tensor) -> Sequence[tuple[str, str | None]]:
-        """The texts with these numbers, ``(p,)`` int64, each with its answer; None if it is no answer."""
+        """The texts with these numbers, ``(p,)`` int64, each with the answer in it; None if it has none."""
         ...
 
     def vectors(self, numbers: Tensor | None = None) -> Tensor:
@@ -59,7 +59,7 @@ class PairedTexts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TextsInMemory:
-    """Texts in memory: each with the answer or None, and their vectors, ``(n, d)`` float32, of length 1."""
+    """n texts, each with the answer in it or None, and their vectors: ``(n, d)`` float32, of length 1."""
 
     rows: Sequence[tuple[str, str | None]]
     unit_vectors: Tensor
@@ -110,8 +110,8 @@ def keep_pairable(
     """Keep the k nearest neighbours that each text may be paired with (M5); returns how many were left out.
 
     ``neighbours`` and ``texts`` hold the inputs first, then the outputs. Each text has more than k
-    neighbours; if too many of them are unpairable, it is searched again among all texts of the other side.
-    Those left out are nearer than the k-th that is kept.
+    neighbours; if too many of them are unpairable, more are searched among all texts of the other side.
+    Only texts that are nearer than the k-th kept neighbour count as left out.
     """
     left_out = 0
     for side, store in enumerate(neighbours):

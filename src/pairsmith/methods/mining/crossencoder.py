@@ -159,11 +159,11 @@ class CrossEncoderWithLoss(nn.Module):
 
         pairs = chunked(list(map(len, packed)), features, cross.model.device)
         order = [pair for row in pairs["order"].tolist() for pair in packed[row].numbers]
-        belongs = [number for number, row in enumerate(rows) for _ in row.outputs]
+        row_of_pair = [number for number, row in enumerate(rows) for _ in row.outputs]
         targets = [0.0 if place else row.score for row in rows for place in range(len(row.outputs))]
         return {
             "pairs": pairs | {"order": torch.tensor(order)},
-            "row": torch.tensor(belongs),
+            "row": torch.tensor(row_of_pair),
             "targets": torch.tensor(targets),
         }
 

@@ -1,6 +1,6 @@
-"""The style classifier (M4), and the texts that are left out before the search because of it.
+"""The style classifier (M4), and which texts are left out before the search.
 
-It judges by its vector whether a single text looks like the seed texts.
+The classifier judges from the vector of a text whether the text looks like the seed texts.
 """
 
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class UnitVectors:
     Attributes:
         vectors: ``(kept, d)`` float32, of length 1: the vectors of the texts that are paired, in their order.
         zero: ``(n,)`` bool, whether a text has a zero vector, which has no direction.
-        other_style: ``(n,)`` bool, whether another text is not in the style of the seeds (M4).
+        other_style: ``(n,)`` bool, whether a text, not of ``zero``, is not in the style of the seeds (M4).
     """
 
     vectors: Float32s

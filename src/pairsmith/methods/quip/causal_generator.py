@@ -99,7 +99,7 @@ class CausalGenerator:
         questions: dict[Group, tuple[Output, str]] = {}  # with the text of the answer
         for row, passage in enumerate(passages):
             for number in passage.missing(wanted):
-                if not decoder.fits(prompts[row]):  # the prompt may have more tokens joined than in parts
+                if not decoder.fits(prompts[row]):  # a prompt may have more tokens than its parts together
                     written[row, number] = WrittenQuestion("", "", _LONG_PASSAGE)
                     continue
                 answer = Group(prompts[row], (), stream_key(passage.id, number, "answer"))

@@ -56,8 +56,8 @@ def sparse_cross_entropy(logits: Tensor, allowed: Tensor, places: Tensor, weight
 def labelled_question(question: GeneratedQuestion, labels: StudentLabels) -> LabelledQuestion:
     """A question with the targets that a student learns: T_start and T_end (Q5), or a variant (Q6).
 
-    ``teacher`` are the teacher's distributions, and ``hard`` only their likeliest positions. ``answers`` is
-    the span of the generated answer.
+    With the labels ``teacher`` the targets are the teacher's distributions, with ``hard`` their likeliest
+    positions, and with ``answers`` the ends of the generated answer.
     """
     if labels == "answers":
         if question.generated_span is None:

@@ -120,12 +120,12 @@ def detect_paraphrases(
         layer = best_layer(correlations)
     elif layer is None:
         layer = usual_layer(encoder.layers)
-    # The scores, by the last layers, too, if they are features (Q8, Q9).
+    # The scores by this layer (Q8) and, if there are labelled pairs, by the last layers as features (Q9).
     layers = last_layers(encoder)
     by_layer = score(encoder, pairs, [layer, *(layers if train else ())], progress=progress)
     scores, features, gold = by_layer[:, 0], by_layer[:, 1:], labels_of(pairs)
 
-    # A few labelled pairs (Q9).
+    # Classifiers that learn from a few labelled pairs (Q9).
     def frozen(examples: Sequence[Paraphrase], _: int) -> Bools:
         return predict_frozen(score(encoder, examples, layers), labels_of(examples), features)
 

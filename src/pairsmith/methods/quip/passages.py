@@ -116,7 +116,7 @@ def diverse(answers: Sequence[str], count: int) -> list[int]:
 
 
 def keep_all(passages: Sequence[Passage], written: Sequence[Sequence[WrittenQuestion]]) -> None:
-    """Add the generated questions of each passage to the passage; faulty and repeated ones to its rejects."""
+    """Add the generated questions to their passages; faulty and repeated ones become rejects."""
     for passage, questions in zip(passages, written, strict=True):
         for output in questions:
             name = f"{passage.id}-{passage.outputs}"

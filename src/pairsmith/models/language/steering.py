@@ -134,7 +134,7 @@ def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> 
 
 
 def _rule_weights(rule: Combine, p_main: Tensor, p_counter: Tensor) -> Tensor:
-    """What a rule returns, which may be the caller's own: it has to be weights of the shape of ``p_main``."""
+    """The weights that a rule returns, checked: the rule may be the caller's own."""
     combined = rule(p_main, p_counter)
     if not isinstance(combined, Tensor) or combined.shape != p_main.shape:
         returned = tuple(combined.shape) if isinstance(combined, Tensor) else type(combined).__name__

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.core.columns import left
 from pairsmith.core.errors import one_line
 from pairsmith.core.model_names import check_revision, model_revision
+from pairsmith.core.text_width import left_aligned
 from pairsmith.data.filters import EMPTY, UNCERTAIN
 from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
@@ -41,7 +41,7 @@ from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.evaluate.classification_settings import label_descriptions
-from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, in_shards, text_encoder, timed
+from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate, text_encoder, timed
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
 
 
@@ -90,7 +90,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     folder = finished(writer, _card(settings, names))
     if folder.manifest.complete:
         for label, number in sorted(label_counts(folder).items()):
-            run.progress.say(f"  label {left(one_line(label), 20)} {number:,} texts")
+            run.progress.say(f"  label {left_aligned(one_line(label), 20)} {number:,} texts")
     return folder
 
 
@@ -154,14 +154,14 @@ def plan_classify(settings: ClassifySettings, before: Before) -> Estimate:
     """Encode some of the texts, and extrapolate; all texts are assumed to be kept."""
     rows = (row.text for row in read_text_rows(settings.data, settings.text_column) if row.text)
     texts = list(islice(rows, CALIBRATION_TEXTS))
-    count = counted(len(texts) + sum(1 for _ in rows), [settings.data], before)
+    count = count_in_run(len(texts) + sum(1 for _ in rows), [settings.data], before)
     encoder = partial(text_encoder, settings.model, settings)
     loading, per_text, _ = timed(encoder, texts)
     labelled = [  # the label 0 is valid for all steps that read labels
         {"id": f"{row:016}", "text": text, "label": "0", "confidence": 0.0} for row, text in enumerate(texts)
     ]
     sample, shards = pa.Table.from_pylist(labelled, schema=CLASSIFIED_TEXT), -(-count // settings.shard_size)
-    return in_shards(sample, count, shards, loading=loading, shared=per_text * count)
+    return sharded_estimate(sample, count, shards, loading=loading, shared=per_text * count)
 
 
 def _card(settings: ClassifySettings, names: Mapping[str, str]) -> Card:

@@ -68,8 +68,8 @@ class SearchPlan:
         return cls(parts_by_index(sizes, settings.index_rows, needed, most), most, needed)
 
     @property
-    def both(self) -> bool:
-        """Whether the search is in both directions, between two corpora; else it is that of queries alone."""
+    def two_way(self) -> bool:
+        """Whether two corpora search each other; otherwise queries search one corpus."""
         return "y" in self.most
 
     def trained(self) -> list[tuple[int, str]]:
@@ -107,12 +107,12 @@ def run_search(
     if len(plan.parts) > MOST_SHARDS:
         remedy = "leave out --index" if settings.index else "give a larger --search-rows"
         raise SettingsError(f"the search has {len(plan.parts):,} parts, more than {MOST_SHARDS:,}; {remedy}")
-    identity = Identity.of("search", _deciding(plan, settings), inputs)
+    identity = Identity.of("search", _identity_settings(plan, settings), inputs)
     writer = start_part(run.part("search"), identity, NEIGHBOURS, planned=len(plan.parts))
     if not writer.finished:
         where, trained = ExecutorChoice.of(settings), None
         if settings.index and (searched := plan.trained()):
-            indexed = inputs if plan.both else {"corpus": inputs["corpus"]}
+            indexed = inputs if plan.two_way else {"corpus": inputs["corpus"]}
             trained = train_indexes(settings.index, load, searched, where, indexed, run.part("indexes"))
         commit_each(
             writer,
@@ -121,7 +121,7 @@ def run_search(
             [part.size for part in plan.parts],
             where,
             title="search",
-            unit=("texts" if settings.index else "inputs") if plan.both else "queries",
+            unit=("texts" if settings.index else "inputs") if plan.two_way else "queries",
         )
         writer.finish(_card(plan, settings.encoder))
     folder = writer.folder()
@@ -134,19 +134,19 @@ def run_search(
     return folder
 
 
-def _deciding(plan: SearchPlan, settings: NeighbourSettings) -> dict[str, JSON]:
-    """What decides the neighbours besides the texts, for the fingerprint of the search."""
+def _identity_settings(plan: SearchPlan, settings: NeighbourSettings) -> dict[str, JSON]:
+    """The settings that decide which neighbours are found, for the identity of the search."""
     names = ("index", "index_rows", "recall") if settings.index else ("search_rows",)
     deciding: dict[str, JSON] = {name: getattr(settings, name) for name in names}
-    deciding["neighbours"] = dict(plan.most) if plan.both else plan.most["x"]
-    if settings.index and plan.both:
+    deciding["neighbours"] = dict(plan.most) if plan.two_way else plan.most["x"]
+    if settings.index and plan.two_way:
         deciding["queries"] = {side: queries_together(count) for side, count in plan.most.items()}
     return deciding
 
 
 def _card(plan: SearchPlan, encoder: str) -> Card:
     title, content = "Nearest texts of queries", "For each query the numbers of its nearest texts"
-    if plan.both:
+    if plan.two_way:
         title = "Nearest neighbours of two corpora"
         content = "For each text the numbers of its nearest texts in the other corpus"
     return Card(

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pairsmith.core.columns import columns, left, right
 from pairsmith.core.errors import InputError, known_names_hint, one_line
 from pairsmith.core.progress import Progress
+from pairsmith.core.text_width import left_aligned, right_aligned, text_width
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts, renamed, spelled_as
 from pairsmith.methods.dino.evaluation import classification_figures
 from pairsmith.models.classifier import choose_classifier
@@ -19,7 +19,7 @@ from pairsmith.steps.evaluate.classification_settings import (
 )
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.results import Evaluated, with_interval, written_by_program
-from pairsmith.steps.planning import counted, text_encoder
+from pairsmith.steps.planning import count_in_run, text_encoder
 from pairsmith.steps.shared import load_options
 
 _SHOWN = 24
@@ -98,7 +98,7 @@ def classification_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as plain tables."""
     labels = results["labels"]
     names = _shown_names(labels)
-    width = max(8, *map(columns, names.values())) + 2
+    width = max(8, *map(text_width, names.values())) + 2
     lines = [
         f"{results['count']:,} texts",
         f"accuracy ×100 (95 %)  {with_interval(results, 'accuracy')}",
@@ -110,14 +110,14 @@ def classification_table(results: Mapping[str, Any]) -> str:
     ]
     for label, figures in labels.items():
         precision, recall, f1 = (_shown(figures[name]) for name in ("precision", "recall", "f1"))
-        name = left(names[label], width)
+        name = left_aligned(names[label], width)
         lines.append(f"{name}{figures['count']:>7}{precision:>11}{recall:>9}{f1:>9}")
     if len(labels) <= _SHOWN:
         lines += ["", "number of texts by their label (lines) and by the predicted label (columns)"]
-        lines.append(" " * width + "".join(right(names[label], width) for label in labels))
+        lines.append(" " * width + "".join(right_aligned(names[label], width) for label in labels))
         for label, row in results["confusion"].items():
             counts = "".join(f"{count:>{width}}" for count in row.values())
-            lines.append(f"{left(names[label], width)}{counts}")
+            lines.append(f"{left_aligned(names[label], width)}{counts}")
     return "\n".join(lines)
 
 
@@ -147,7 +147,7 @@ def _shown(figure: float | None) -> str:
 def _plan(settings: EvaluateClassificationSettings, before: Before) -> Estimate:
     """Encode a sample of the texts."""
     texts = _read(settings).texts
-    count = counted(len(texts), [settings.data], before)
+    count = count_in_run(len(texts), [settings.data], before)
     load = partial(text_encoder, settings.model, settings)
     return extrapolated(load, texts, count, lambda text: len(text) + 80)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.core.columns import left
 from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
+from pairsmith.core.text_width import left_aligned
 from pairsmith.data.sources import open_source
 from pairsmith.data.tasks.spec import label_text
 from pairsmith.methods.dino.evaluation import LabelledPairs, separation
@@ -85,7 +85,9 @@ def labels_table(results: Mapping[str, Any]) -> str:
     """The results as a text table with a line for each label."""
     lines = [f"{'label':<12}{'pairs':>7}  mean cosine (95 %)"]
     for label, figures in results["labels"].items():
-        lines.append(f"{left(label, 12)}{figures['count']:>7}  {_shown(figures['mean'], figures['ci'])}")
+        lines.append(
+            f"{left_aligned(label, 12)}{figures['count']:>7}  {_shown(figures['mean'], figures['ci'])}"
+        )
     if "gap" in results:
         lines.append(f"highest minus lowest  {_shown(results['gap'], results['gap_ci'])}")
     return "\n".join(lines)

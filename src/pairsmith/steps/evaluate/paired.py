@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pairsmith.core.columns import columns, left
 from pairsmith.core.errors import DamagedError, FolderError, InputError, redacted
 from pairsmith.core.paths import Place, place, reaching
+from pairsmith.core.text_width import left_aligned, text_width
 from pairsmith.runs import model_display_name
 from pairsmith.steps.evaluate.results import PREDICTIONS, RESULTS, EvaluationRecord, is_intact, read_about
 
@@ -87,12 +87,13 @@ def paired_table(against: Mapping[str, Any], rows: str, figures: Mapping[str, Ma
 
     ``against`` is the comparison in ``results.json``; ``rows`` names the items that both evaluations share.
     """
-    width = max(13, *map(columns, figures)) + 1
+    width = max(13, *map(text_width, figures)) + 1
     lines = [f"compared with {against['folder']} ({against['model']}), over the same {rows}"]
     lines.append(f"{'difference':<{width}}{'×100':>6}  (95 %)")
     for name, figure in figures.items():
         low, high = figure["difference_ci"]
         lines.append(
-            f"{left(name, width)}{figure['difference']:+6.2f}  [{low:+.2f}, {high:+.2f}]  {figure['verdict']}"
+            f"{left_aligned(name, width)}{figure['difference']:+6.2f}  [{low:+.2f}, {high:+.2f}]  "
+            f"{figure['verdict']}"
         )
     return "\n".join(lines)

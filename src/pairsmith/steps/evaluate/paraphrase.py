@@ -38,7 +38,7 @@ from pairsmith.steps.evaluate.results import (
 )
 from pairsmith.steps.evaluate.training_splits import training_sources, training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
-from pairsmith.steps.planning import counted, read_first
+from pairsmith.steps.planning import count_in_run, read_first
 from pairsmith.steps.shared import load_options, named
 
 
@@ -153,7 +153,7 @@ def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
         pairs = list(read_paraphrases(settings.data))
         # Without labels, as many negatives are sampled.
         factor = 1 if any(pair.label is not None for pair in pairs) else 2
-        count = factor * counted(len(pairs), [settings.data], before)
+        count = factor * count_in_run(len(pairs), [settings.data], before)
     else:
         pairs, _ = paraphrase_pairs(settings.data, settings.seed)
         count = len(pairs)

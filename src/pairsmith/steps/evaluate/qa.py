@@ -16,7 +16,7 @@ from pairsmith.runs.storage import JSON, hash_json
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.results import Evaluated, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
-from pairsmith.steps.planning import counted
+from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import load_options
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _plan(settings: EvaluateQaSettings, before: Before) -> Estimate:
     return extrapolated(
         partial(answerer, settings, Silent(), untrained=settings.model in before),
         questions,
-        counted(len(questions), [settings.data], before),
+        count_in_run(len(questions), [settings.data], before),
         lambda question: len(question.question) + len(question.context) // 8,
         most=128,
     )

@@ -28,7 +28,7 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.results import Evaluated, mean_line, uncertainty_line
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
-from pairsmith.steps.planning import counted
+from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import load_options, named
 
 
@@ -147,7 +147,7 @@ def _plan(settings: EvaluateSentimentSettings, before: Before) -> Estimate:
     opinions = list(read_opinions(settings.data)) if settings.data in before else _read(settings)
     texts = [opinion.text for opinion in opinions]
     load = partial(judge, settings, Silent(), untrained=settings.model in before)
-    count = counted(len(texts), [settings.data], before)
+    count = count_in_run(len(texts), [settings.data], before)
     return extrapolated(load, texts, count, lambda text: len(text) + 400, most=256)
 
 

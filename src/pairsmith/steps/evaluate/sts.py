@@ -30,7 +30,7 @@ from pairsmith.steps.evaluate.paired_sts import (
 )
 from pairsmith.steps.evaluate.results import AGAINST, FEW_PAIRS, Evaluated, evaluate_once, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
-from pairsmith.steps.planning import counted
+from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import load_options, refuse_sources
 
 _DRAWS = 20
@@ -161,7 +161,7 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before) -> Estimate
     return extrapolated(
         partial(encoder_of, settings, Silent()),
         texts,
-        counted(len(texts), [settings.data], before),
+        count_in_run(len(texts), [settings.data], before),
         sum(sizes) * 250,
         seconds=seconds_per_pair * pairs_per_resample * settings.bootstrap * factor,
     )

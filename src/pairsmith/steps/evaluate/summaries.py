@@ -24,7 +24,7 @@ from pairsmith.runs.storage import hash_json
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.results import Evaluated, with_interval
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, lead_count
-from pairsmith.steps.planning import counted
+from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import load_options
 
 _LABELS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
@@ -162,7 +162,7 @@ def _with_intervals(scores: RougeScores, bootstrap: int, seed: int) -> dict[str,
 def _plan(settings: EvaluateSummariesSettings, before: Before) -> Estimate:
     """Summarise a sample of the documents."""
     documents = _read(settings)
-    count = counted(len(documents), [settings.data], before)
+    count = count_in_run(len(documents), [settings.data], before)
     return extrapolated(
         partial(summarizer, settings, Silent(), fresh_decoder=settings.model in before),
         documents,

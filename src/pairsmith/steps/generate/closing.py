@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from pairsmith.core.columns import columns, left
 from pairsmith.core.errors import one_line
 from pairsmith.core.progress import Progress
+from pairsmith.core.text_width import left_aligned, text_width
 from pairsmith.data.tasks import TaskSpec, label_text
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.status import label_counts
@@ -25,7 +25,7 @@ class ExamplePrinter:
         self._progress = progress
         self._remaining = dict.fromkeys(task.written_names, EXAMPLES_PER_LABEL)
         self._colours = {name: number for number, name in enumerate(task.label_names)}
-        self._width = max(map(columns, task.label_names))
+        self._width = max(map(text_width, task.label_names))
 
     def show(self, rows: pa.Table) -> None:
         """Show rows of a saved shard whose label has fewer than ``EXAMPLES_PER_LABEL`` examples so far."""
@@ -34,7 +34,7 @@ class ExamplePrinter:
             if not self._remaining.get(label):
                 continue
             self._remaining[label] -= 1
-            name = self._progress.coloured(left(label, self._width), self._colours[label])
+            name = self._progress.coloured(left_aligned(label, self._width), self._colours[label])
             texts = [row[column] for column in ("sentence1", "sentence2", "text") if column in row]
             self._progress.say(f"  {name}  {' → '.join(map(_short, texts))}")
 
@@ -42,11 +42,11 @@ class ExamplePrinter:
 def closing_lines(folder: DatasetFolder, task: TaskSpec, wanted: int) -> Iterator[str]:
     """A line for each label: its number of rows, out of the ``wanted`` rows that were requested."""
     counts = label_counts(folder)
-    width = max(map(columns, task.written_names))
+    width = max(map(text_width, task.written_names))
     for name in task.written_names:
         count = counts.get(name, 0)
         few = "" if 2 * count >= wanted else "; few: give more --tries, or write a plainer instruction"
-        yield f"  label {left(name, width)}  {count:,} of {wanted:,} texts{few}"
+        yield f"  label {left_aligned(name, width)}  {count:,} of {wanted:,} texts{few}"
 
 
 def _label(row: Mapping[str, object]) -> str:

@@ -1,4 +1,4 @@
-"""The cost estimate of ``generate``: texts are written for some seconds, and extrapolated."""
+"""The cost estimate of ``generate``, extrapolated from texts that are written for some seconds."""
 
 import sys
 import time
@@ -19,7 +19,7 @@ from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Items, Shard, distinct_inputs
 from pairsmith.steps.generate.until import least_work
 from pairsmith.steps.generate.worker import SCHEMAS, model_of
-from pairsmith.steps.planning import evenly_spaced, in_shards, read_first
+from pairsmith.steps.planning import evenly_spaced, read_first, sharded_estimate
 
 CALIBRATION_SECONDS = 15.0
 """Number of seconds for which a language model generates texts to measure its speed."""
@@ -73,7 +73,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     texts = sample["sentence2" if "sentence2" in sample.column_names else "text"].to_pylist()
     text_tokens = sum(len(model.encode(text)) + 1 for text in texts)  # each with an end token
     shards = -(-items // size)
-    alone = in_shards(
+    by_one_worker = sharded_estimate(
         sample,
         round(sample.num_rows * factor),
         shards,
@@ -84,9 +84,9 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     )
     workers = min(settings.workers, shards)
     return replace(
-        alone,
-        seconds=alone.seconds_with(workers),
-        memory=alone.memory if workers == 1 else main_memory + workers * alone.memory,
+        by_one_worker,
+        seconds=by_one_worker.seconds_with(workers),
+        memory=by_one_worker.memory if workers == 1 else main_memory + workers * by_one_worker.memory,
         workers=workers,
         bought=(round(used.read * factor), round(used.written * factor)),
     )

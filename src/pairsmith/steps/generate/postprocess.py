@@ -40,7 +40,7 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import encode_table
 from pairsmith.steps.generate.settings import PostprocessSettings
-from pairsmith.steps.planning import counted
+from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import check_rows, refuse_sources
 
 SAMPLED = "sampled negatives"
@@ -200,7 +200,7 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
     so the label set is the set of scores in it.
     """
     generated = read_input(settings)
-    count = counted(len(generated.rows), [settings.data], before, "train")  # validation is not processed
+    count = count_in_run(len(generated.rows), [settings.data], before, "train")  # validation is not processed
     factor, begun = count / max(len(generated.rows), 1), time.monotonic()
     training_set = make_training_set(generated.rows, generated.task, settings.options)
     splits = {"train": training_set.train, "validation": training_set.validation}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from pairsmith.core.columns import left
+from pairsmith.core.text_width import left_aligned
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.methods.dino.traces import TokenTrace, Trace, traces
 from pairsmith.models.language.protocols import SteerableModel
@@ -47,7 +47,8 @@ def _example(trace: Trace, *, steered: bool) -> Iterator[str]:
 def _line(drawn: TokenTrace) -> str:
     token, before, after = drawn.lowered
     lowered = f"{_shown(token)} {before:.2f} to {after:.2f}" if drawn.is_notable else ""
-    return f"    {left(_shown(drawn.token), 16)}{drawn.plain:>8.2f}{drawn.steered:>9.2f}   {lowered}".rstrip()
+    head = left_aligned(_shown(drawn.token), 16)
+    return f"    {head}{drawn.plain:>8.2f}{drawn.steered:>9.2f}   {lowered}".rstrip()
 
 
 def _printable(text: str) -> str:

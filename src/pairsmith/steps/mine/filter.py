@@ -61,7 +61,7 @@ from pairsmith.steps.corpora.judges import (
 )
 from pairsmith.steps.judging import SCORES_OF_PAIRS, judge_pairs
 from pairsmith.steps.mine.settings import FilterSettings
-from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, in_shards
+from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate
 from pairsmith.steps.shared import check_types, hashes, refuse_sources
 
 SHARD_ROWS = 100_000
@@ -284,13 +284,13 @@ def most_kept(settings: FilterSettings, count: int) -> int:
 def plan_filter_pairs(settings: FilterSettings, before: Before) -> Estimate:
     """Estimate ``filter``: judge a sample of the pairs."""
     pairs = open_training_rows(settings.pairs, "judged")
-    sample, count = pairs.head(CALIBRATION_TEXTS), counted(len(pairs), [settings.pairs], before, "train")
+    sample, count = pairs.head(CALIBRATION_TEXTS), count_in_run(len(pairs), [settings.pairs], before, "train")
     loading = per_pair = 0.0
     if settings.judge != "margin":
         loading, per_pair = timed_judge(settings.judging(), before, sample)
-    if settings.judge == "likeness":  # its classifier is trained on encoded pairs before
+    if settings.judge == "likeness":  # its classifier first learns from encoded pairs
         loading += per_pair * min(count, LEARNED_FROM)
-    return in_shards(
+    return sharded_estimate(
         sample,
         most_kept(settings, count),
         -(-count // settings.shard_size),

@@ -20,10 +20,10 @@ from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.planning import (
     CALIBRATION_TEXTS,
     NEIGHBOUR_BYTES,
-    counted,
+    count_in_run,
     evenly_spaced,
-    in_shards,
     search_seconds,
+    sharded_estimate,
     text_encoder,
     timed,
 )
@@ -56,7 +56,7 @@ def plan_mine(settings: MineSettings, before: Before) -> Estimate:
     counts = [sample.count for sample in samples]
     most_pairs = settings.k * sum(counts) if settings.retrieval == "candidates" else min(counts)
     per_product = search_seconds(two_way_search, settings.k, vectors.shape[1], *_TRIED_SEARCH)
-    estimate = in_shards(
+    estimate = sharded_estimate(
         _pairs(samples, schema_of(settings, both)),
         min(settings.best or most_pairs, most_pairs),
         sum(-(-sample.records.total() // settings.shard_size) for sample in samples),
@@ -90,7 +90,7 @@ class _Sample:
         first = list(islice(records, CALIBRATION_TEXTS))
         units, _ = units_of(cutter(corpus.side, settings.units()), first)
         groups = Counter(record.group for record in chain(first, records))
-        factor = counted(groups.total(), corpus.sources, before) / groups.total()
+        factor = count_in_run(groups.total(), corpus.sources, before) / groups.total()
         groups = Counter({group: round(count * factor) for group, count in groups.items()})
         sample = evenly_spaced(units, CALIBRATION_TEXTS) or [Unit(first[0].text, first[0].where)]
         return cls(sample, groups, len(units) / len(first))

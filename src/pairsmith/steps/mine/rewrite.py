@@ -42,7 +42,7 @@ from pairsmith.runs.mapped import (
 )
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.mine.settings import RewriteSettings
-from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, in_shards, timed
+from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate, timed
 from pairsmith.steps.shared import check_rows, load_options, refuse_sources
 
 _NEEDED: Mapping[str, pa.Schema] = {
@@ -181,7 +181,7 @@ def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
     pairs = open_training_rows(settings.pairs, "rewritten")
     sample = pairs.head(CALIBRATION_TEXTS)
     check_pair_columns(sample, settings)
-    count = counted(len(pairs), [settings.pairs], before, "train")
+    count = count_in_run(len(pairs), [settings.pairs], before, "train")
     count = min(count, settings.best or count)
 
     def load() -> Callable[..., list[str]]:
@@ -193,7 +193,7 @@ def plan_rewrite(settings: RewriteSettings, before: Before) -> Estimate:
 
     loading, per_text, _ = timed(load, model_inputs(sample, settings.kind)[:_TRIED])
     shards, tokens = -(-count // settings.shard_size), count * settings.tokens
-    return in_shards(sample, count, shards, loading=loading, shared=per_text * count, tokens=tokens)
+    return sharded_estimate(sample, count, shards, loading=loading, shared=per_text * count, tokens=tokens)
 
 
 def _card(settings: RewriteSettings, source: DatasetFolder) -> Card:

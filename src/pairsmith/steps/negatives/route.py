@@ -45,10 +45,10 @@ from pairsmith.steps.planning import (
     CALIBRATION_TEXTS,
     NEIGHBOUR_BYTES,
     evenly_spaced,
-    in_shards,
     read_first,
     read_first_passages,
     search_seconds,
+    sharded_estimate,
     text_encoder,
     timed,
 )
@@ -229,7 +229,7 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
         }
         for number, (query, positive) in enumerate(pairs)
     ]
-    estimate = in_shards(
+    estimate = sharded_estimate(
         pa.Table.from_pylist(rows, NEGATIVES),
         pair_count,
         -(-pair_count // settings.shard_size) - (-text_count // settings.shard_size),

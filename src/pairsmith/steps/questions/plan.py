@@ -23,7 +23,7 @@ from pairsmith.models.text_generator import add_marker, load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.mapped import RecordShard
 from pairsmith.runs.seeds import stream_key
-from pairsmith.steps.planning import evenly_spaced, in_shards, read_first, timed
+from pairsmith.steps.planning import evenly_spaced, read_first, sharded_estimate, timed
 from pairsmith.steps.questions.ask import (
     checked_kind,
     identity_of,
@@ -68,8 +68,8 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     if not (new or old):
         raise InputError(f"{', '.join(settings.inputs)}: there are no texts to ask about")
     # 1. Load the generator, and generate questions on new texts, if there are any.
-    once = settings.model_copy(update={"tries": 1} | ({} if new else {"device": META}))
-    generator = _untrained(once) if untrained else load_generator(once)
+    one_try = settings.model_copy(update={"tries": 1} | ({} if new else {"device": META}))
+    generator = _untrained(one_try) if untrained else load_generator(one_try)
     documents = evenly_spaced(new or old, _TRIED)
     loading = time.monotonic() - started
     _, cutting, (of_texts, _) = timed(lambda: partial(cut_passages, generator), documents)
@@ -100,7 +100,7 @@ def plan_ask(settings: AskSettings, before: Before) -> Estimate:
     sample = [question.columns() for question in questions or reused]
     question_count = round(len(questions) * text_count / len(documents))
     all_texts = new_count + old_count
-    return in_shards(
+    return sharded_estimate(
         pa.Table.from_pylist(sample, schema=schema_of(settings)),
         question_count + round(len(reused) * old_count / max(1, len(old))),
         -(-all_texts // (settings.shard_size or settings.shard_bounds.pick(all_texts))),

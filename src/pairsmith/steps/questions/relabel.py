@@ -46,12 +46,12 @@ from pairsmith.runs.mapped import (
     record_shards,
 )
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.planning import evenly_spaced, in_shards, read_first, timed
+from pairsmith.steps.planning import evenly_spaced, read_first, sharded_estimate, timed
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 from pairsmith.steps.shared import hashes, load_options, refuse_sources
 
 _TRIED = 64
-"""Number of questions that a plan has answered, of the first ``_READ`` of each source."""
+"""Number of questions that the teacher answers in a plan, of the first ``_READ`` of each source."""
 _READ = 2_000
 
 
@@ -178,7 +178,7 @@ def plan_relabel(settings: RelabelSettings, before: Before) -> Estimate:
     loading, per_question, labelled = timed(load, evenly_spaced(first, _TRIED))
     sample = relabelled_rows([question for question in labelled if question.answer], settings)
     shards = -(-count // (settings.shard_size or settings.shard_bounds.pick(count)))
-    return in_shards(sample, count, shards, loading=loading, shared=per_question * count)
+    return sharded_estimate(sample, count, shards, loading=loading, shared=per_question * count)
 
 
 def _card(settings: RelabelSettings) -> Card:

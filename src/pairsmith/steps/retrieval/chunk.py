@@ -51,7 +51,7 @@ from pairsmith.runs.mapped import (
 from pairsmith.runs.sorting import first_of_each
 from pairsmith.runs.storage import hash_json
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.planning import counted, has_no_sample, in_shards
+from pairsmith.steps.planning import count_in_run, has_no_sample, sharded_estimate
 from pairsmith.steps.retrieval.settings import ChunkSettings
 from pairsmith.steps.shared import hashes, refuse_sources
 
@@ -200,12 +200,12 @@ def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
     readable = settings.model_copy(update={"documents": sources})
     number = count_documents(documents(readable)).documents if sources else 0
     sample = list(islice(documents(readable), 0, None, max(1, number // _TRIED)))
-    count = counted(number, settings.documents, before)
+    count = count_in_run(number, settings.documents, before)
     loading = time.monotonic() - begun
     tables = [document_chunks(document, settings)[0] for document in sample]
     chunks = pa.concat_tables([CHUNK.empty_table(), *(table.select(CHUNK.names) for table in tables)])
     factor = count / max(1, len(sample))
-    return in_shards(
+    return sharded_estimate(
         chunks,
         round(chunks.num_rows * factor),
         -(-count // settings.shard_size),

@@ -43,10 +43,10 @@ from pairsmith.steps.corpora.judges import warn_of_equal_scores
 from pairsmith.steps.judging import SCORE_OF_TEXT, judge_texts, seconds_to_judge
 from pairsmith.steps.planning import (
     CALIBRATION_TEXTS,
-    counted,
-    in_shards,
+    count_in_run,
     read_first_passages,
     search_seconds,
+    sharded_estimate,
     text_encoder,
     timed,
 )
@@ -331,7 +331,7 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Esti
     assumes that all queries are kept.
     """
     query_source = QuerySource.find(to_train_on(settings.queries, "filtered"))
-    count = counted(query_source.rows, [settings.queries], before)
+    count = count_in_run(query_source.rows, [settings.queries], before)
     written = WrittenQueries.of(next(query_source.tables()), settings.queries)
     queries = [text for text in islice(written.texts(), CALIBRATION_TEXTS) if text]
     chunks, chunk_count = read_first_passages(settings.corpus, before, column=settings.corpus_column)
@@ -340,7 +340,7 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Esti
     loading, seconds, size = 0.0, 0.0, written.table.nbytes * count // len(written)
     for texts, total in ((queries, query_count), (chunks, chunk_count)):
         own_loading, per_text, vectors = timed(load, texts)
-        encoding = per_text * total  # at the end that of the chunks
+        encoding = per_text * total  # after the loop, the time for the chunks
         loading, seconds = loading + own_loading, seconds + encoding
         size += (vectors.nbytes + sum(map(len, texts))) * total // max(1, len(texts))
     if settings.judge:
@@ -350,7 +350,7 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Esti
     shards = -(-query_count // settings.shard_size) - (-chunk_count // settings.shard_size)
     sample = written.table.slice(0, CALIBRATION_TEXTS)
     return replace(
-        in_shards(sample, count, shards, loading=loading, shared=seconds, size=size), encoding=encoding
+        sharded_estimate(sample, count, shards, loading=loading, shared=seconds, size=size), encoding=encoding
     )
 
 

@@ -50,7 +50,7 @@ from pairsmith.runs.mapped import (
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import write_json
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, in_shards, plan_by_slice
+from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, plan_by_slice, sharded_estimate
 from pairsmith.steps.retrieval.reused import (
     CONTENTS,
     QUERY,
@@ -239,11 +239,11 @@ def _load_worker(
 def plan_write_queries(settings: QueriesSettings, before: Before) -> Estimate:
     """Estimate ``queries``: write queries for some chunks.
 
-    Chunks whose queries the folder of ``reuse`` has only take the time to read them.
+    For chunks whose queries the folder ``reuse`` has, only the time to read these queries is counted.
     """
-    new = settings.model_copy(update={"reuse": None})
+    without_reuse = settings.model_copy(update={"reuse": None})
     if settings.reuse is None or settings.model in before:
-        return plan_by_slice(write_queries, "chunks", new, before)
+        return plan_by_slice(write_queries, "chunks", without_reuse, before)
     begun = time.monotonic()
     earlier, folder = (
         EarlierQueries.open(settings.reuse, identity_of(settings)),
@@ -251,16 +251,17 @@ def plan_write_queries(settings: QueriesSettings, before: Before) -> Estimate:
     )
     contents = contents_of(settings, chosen_chunks(settings)())
     share = sum(earlier.has(*item) for item in contents.items()) / len(contents)
-    count = counted(len(contents), [settings.chunks], before)
+    count = count_in_run(len(contents), [settings.chunks], before)
     count = min(count, settings.limit or count)
-    left = count - round(share * count)
-    rows = round(folder.rows * (count - left) / max(1, len(earlier)))
+    remaining = count - round(share * count)
+    rows = round(folder.rows * (count - remaining) / max(1, len(earlier)))
     sample = next(folder.batches("train"), folder.schema().empty_table()).slice(0, CALIBRATION_TEXTS)
     size = rows * sum(size_of(file) or 0 for file in files_below(folder.path).values()) // max(1, folder.rows)
-    reused = in_shards(sample, rows, 1, loading=time.monotonic() - begun, shared=0.0, size=size)
-    if not left:
+    reused = sharded_estimate(sample, rows, 1, loading=time.monotonic() - begun, shared=0.0, size=size)
+    if not remaining:
         return reused
-    written = plan_by_slice(write_queries, "chunks", new.model_copy(update={"limit": left}), before)
+    new = without_reuse.model_copy(update={"limit": remaining})
+    written = plan_by_slice(write_queries, "chunks", new, before)
     seconds, disk = written.seconds + reused.seconds, written.disk + reused.disk
     return replace(written, seconds=seconds, disk=disk, rows={"train": written.rows.get("train", 0) + rows})
 

@@ -17,11 +17,11 @@ import torch
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
-from pairsmith.core.columns import cut_line
 from pairsmith.core.errors import InputError, ModelError, SettingsError, StorageError, one_line
 from pairsmith.core.model_names import GLOVE, model_revision
 from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, place
 from pairsmith.core.progress import Progress
+from pairsmith.core.text_width import cut_line
 from pairsmith.data.beir import in_beir
 from pairsmith.data.chunk_rows import read_query_examples
 from pairsmith.data.documents import Document

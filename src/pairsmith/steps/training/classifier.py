@@ -12,7 +12,7 @@ from pairsmith.models.classifier import save_classifier, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
-from pairsmith.steps.planning import CALIBRATION_TEXTS, counted, evenly_spaced, timed
+from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, evenly_spaced, timed
 from pairsmith.steps.shared import errors_about, load_options, refuse_sources
 from pairsmith.steps.training.card import classifier_card
 from pairsmith.steps.training.settings import TrainClassifierSettings
@@ -86,7 +86,7 @@ def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> 
     rows = _read(settings.data, settings)
     if settings.data not in before:  # a sample may be too small to have all labels
         _check(settings, rows, None)
-    count = counted(len(rows.texts), [settings.data], before)
+    count = count_in_run(len(rows.texts), [settings.data], before)
     encoder = cache(
         partial(load_sentence_encoder, settings.base, pooling=settings.pooling, **load_options(settings))
     )

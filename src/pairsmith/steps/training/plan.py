@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import ProgressTask, Silent
 from pairsmith.runs.estimate import Before, Estimate
-from pairsmith.steps.planning import counted, has_no_sample
+from pairsmith.steps.planning import count_in_run, has_no_sample
 from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.reading import with_training_splits
 from pairsmith.steps.training.settings import FitSettings, TrainingSettings
@@ -36,7 +36,7 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
 
     The numbers of training steps, evaluations and checkpoints follow from the settings and the number of
     examples; so single steps are timed, not trainings on parts of the rows. Hard negatives from a mined
-    folder are left out, as they do not change the cost. So are added examples of which there is no sample.
+    folder are left out, as they do not change the cost. Added examples without a sample are left out, too.
     """
     pick_device(settings.device)  # refuses a device that does not exist before anything is read
     # 1. Read the data, and count steps and evaluations.
@@ -51,7 +51,7 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
     reading = time.monotonic() - begun
     sources = step.sources_of(settings)
     trained_on = [sources[name] for name in sources if name.partition(" ")[0] in ("seeds", "added", "data")]
-    rows = counted(data.rows + data.unread, trained_on, before, "train")
+    rows = count_in_run(data.rows + data.unread, trained_on, before, "train")
     steps = settings.steps_of(round(data.examples * rows / max(1, data.rows)))
     rates, one_rate = 1, dict[str, object]()
     validation, validation_size = data.validation, len(data.validation)
@@ -61,7 +61,7 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
         validation_size = before[settings.data].rows.get("validation", 0)
         validation = data.training.slice(0, validation_size).to_pylist()
 
-    def tried(count: int, batch: int, evaluated: int) -> _Trial:
+    def run_trial(count: int, batch: int, evaluated: int) -> _Trial:
         """Train for ``count`` steps of ``batch`` examples, and measure on ``evaluated`` examples."""
         names = {"steps", "max_steps", "eval_steps", "checkpoint_steps"} & type(settings).model_fields.keys()
         epochs = {"epochs": float(count * batch)} if "epochs" in type(settings).model_fields else {}
@@ -79,11 +79,11 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
 
     # 2. Time a step of few examples, and then as many examples as take ``MOST_SECONDS``.
     batch, evaluated = min(_PROBE_BATCH, settings.batch_size), min(_PROBE_BATCH, len(validation))
-    first = trial = tried(2, batch, evaluated)
+    first = trial = run_trial(2, batch, evaluated)
     share = min(1.0, MOST_SECONDS / max(first.step * settings.batch_size / batch, 1e-9))
     if share * settings.batch_size >= batch:
         batch, evaluated = int(share * settings.batch_size), max(evaluated, int(share * len(validation)))
-        trial = tried(TRIED_STEPS, batch, evaluated)
+        trial = run_trial(TRIED_STEPS, batch, evaluated)
     # 3. Extrapolate. The first trial also loads libraries, which later learning rates find loaded.
     libraries = max(first.loading - trial.loading, 0.0)
     evaluations = 2 + steps // settings.eval_steps if validation_size else 0

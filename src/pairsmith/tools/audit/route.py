@@ -10,8 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pairsmith.core.columns import columns, right
 from pairsmith.core.errors import FolderError, MissingExtra, SettingsError
+from pairsmith.core.text_width import right_aligned, text_width
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, sources_of, write_json
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors
@@ -130,18 +130,18 @@ def majority_label(row: str, votes: Votes) -> str | None:
 
 def audit_table(drawn: Audit, results: Mapping[str, Any]) -> str:
     """The confusion table as in Table 3, with the number of answers, and the agreement."""
-    given = list(results["confusion"])
-    width = max([9, *(columns(heading) + 2 for heading in (*drawn.labels, *given))])
+    answers = list(results["confusion"])
+    width = max([9, *(text_width(heading) + 2 for heading in (*drawn.labels, *answers))])
     lines = [
         f"{name}: {count} of {results['rows']} rows labelled" for name, count in results["labelled"].items()
     ]
-    if given:
+    if answers:
         lines += ["", "share of answers ×100, by the label in the data"]
-        lines.append("".join(right(heading, width) for heading in ("given", *given)))
+        lines.append("".join(right_aligned(heading, width) for heading in ("given", *answers)))
         for label in drawn.labels:
-            shares = (results["confusion"][column]["given"][label]["share"] for column in given)
-            lines.append(right(label, width) + "".join(f"{share:>{width}.1f}" for share in shares))
-        counts = (results["confusion"][column]["answers"] for column in given)
+            shares = (results["confusion"][column]["given"][label]["share"] for column in answers)
+            lines.append(right_aligned(label, width) + "".join(f"{share:>{width}.1f}" for share in shares))
+        counts = (results["confusion"][column]["answers"] for column in answers)
         lines.append(f"{'answers':>{width}}" + "".join(f"{count:>{width}}" for count in counts))
     coefficients = results["agreement"]
     lines += [f"Cohen's kappa of {pair}: {value}" for pair, value in coefficients["cohen"].items()]

@@ -88,8 +88,8 @@ def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
         )
     if not column and not settings.labels:
         raise InputError(
-            f"{folder.path}: its rows have no labels (measured scores are none); give those to choose from, "
-            "e.g. --labels right --labels wrong"
+            f"{folder.path}: its rows have no labels (a measured score is no label); give labels to choose "
+            "from, e.g. --labels right --labels wrong"
         )
     # People cannot give a score with many distinct values, such as a search's.
     comparable = column and not (column == "score" and len(claimed) > MOST_LABELS)

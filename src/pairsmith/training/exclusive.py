@@ -1,4 +1,4 @@
-"""A training alone in its process, which leaves the caller's random numbers as they were."""
+"""One training at a time in a process, after which the caller's random states are as before."""
 
 import random
 from collections.abc import Iterator
@@ -14,13 +14,14 @@ _TRAINING = RLock()
 
 
 @contextmanager
-def alone(device: str) -> Iterator[None]:
+def exclusive_training(device: str) -> Iterator[None]:
     """Wait for the trainings of other threads; at the end, restore the global random states.
 
-    The trainers of transformers and sentence-transformers keep global state of which a process has one
-    (accelerate's), and seed the generators of Python, NumPy and torch: those of the CPU and of a CUDA device.
+    The trainers of transformers and sentence-transformers share one state per process (accelerate's). They
+    also seed the generators of Python, NumPy and torch, the latter for the CPU and a CUDA device.
     """
-    # With several processes, which are never a caller's own program, each would open the first GPU.
+    # Several processes are never a caller's own program. There the GPU's state is not restored, as each
+    # process would open the first GPU.
     on_gpu = device.startswith("cuda") and Processes.current().size == 1
     with _TRAINING, torch.random.fork_rng(devices=[device] if on_gpu else []):
         python_state, numpy_state = random.getstate(), np.random.get_state()
