@@ -100,7 +100,7 @@ def test_rows_without_labels_are_judged_by_named_ones(tmp_path):
         assert results["confusion"] == {}
         assert audit_table(drawn_audit, results).startswith("ann: 1 of ")
         if name != "mined":
-            with pytest.raises(InputError, match=r"have no labels .*; give those to choose from"):
+            with pytest.raises(InputError, match=r"have no labels .*; give labels to choose from"):
                 draw_audit(dataset, AuditSettings(data=str(dataset.path)))
 
 
