@@ -104,9 +104,9 @@ def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> lis
 
 
 def spelled_as(model_labels: Collection[str], labels: Sequence[str]) -> list[str]:
-    """Spell labels as a model spells them, whose label may be 1.0 where ``read_label`` returns ``1``.
+    """``labels`` in the spelling of ``model_labels``, which may have 1.0 where ``labels`` has ``1``.
 
-    Labels that are not among ``model_labels`` stay as they are.
+    A label that the model does not have is returned unchanged.
     """
     spelling = {label_name(label): label for label in model_labels}
     return [label if label in model_labels else spelling.get(label_name(label), label) for label in labels]

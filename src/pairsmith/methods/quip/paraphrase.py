@@ -111,7 +111,7 @@ def detect_paraphrases(
             f"{encoder.layers}"
         )
     score = partial(paraphrase_scores, special_tokens=special_tokens, batch_tokens=batch_tokens)
-    # The layer (Q8).
+    # Choose the layer whose vectors are compared (Q8).
     correlations: Mapping[int, float] = {}
     if judgements is not None:
         correlations = layer_correlations(
@@ -120,7 +120,7 @@ def detect_paraphrases(
         layer = best_layer(correlations)
     elif layer is None:
         layer = usual_layer(encoder.layers)
-    # The scores by this layer (Q8) and, if there are labelled pairs, by the last layers as features (Q9).
+    # BERTScores by this layer (Q8). With labelled pairs, those by the last layers are features, too (Q9).
     layers = last_layers(encoder)
     by_layer = score(encoder, pairs, [layer, *(layers if train else ())], progress=progress)
     scores, features, gold = by_layer[:, 0], by_layer[:, 1:], labels_of(pairs)
