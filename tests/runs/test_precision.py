@@ -46,6 +46,22 @@ def test_a_processor_computes_in_what_it_has_instructions_for(processor, instruc
     assert resolve_dtype(MINE).dtype == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "instructions", "expected"),
+    [
+        ("Intel Xeon", ["avx512_bf16"], "float32"),
+        ("Intel Xeon", ["avx512_bf16", "amx_bf16"], "bfloat16"),
+        ("AMD EPYC", ["avx512_bf16"], "bfloat16"),
+    ],
+)
+def test_intels_vector_instructions_for_bfloat16_are_slower_than_float32(
+    monkeypatch, name, instructions, expected
+):
+    has = {"cpu_name": name, **dict.fromkeys(instructions, True)}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
+    assert pick_dtype("auto", "cpu") == expected
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_what_is_said_is_taken_as_it_is(processor, dtype):
     processor()

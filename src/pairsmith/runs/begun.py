@@ -83,7 +83,7 @@ def resolve_dtype(settings: S, run: Run | None = None) -> S:
             else "it is used because the work in this folder was begun with it"
         )
         run.progress.say(
-            f"{precision} is slow on this machine, as the processor has no instructions for it; {instead}"
+            f"{precision} is slow on this machine: its processor has no fast instructions for it; {instead}"
         )
     return settings.model_copy(update={"dtype": precision})
 
