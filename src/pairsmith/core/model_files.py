@@ -123,8 +123,8 @@ def multiplies_fast(dtype: str, device: str) -> bool:
     """Whether a device has fast instructions for products of this 16-bit number format, bfloat16 or float16.
 
     A CPU without any converts every number; a product then took 7 times as long as in float32. With Intel's
-    AVX-512 instructions for bfloat16 alone, as in a virtual machine that hides AMX, it took 1.8 times as long;
-    with AMD's, half as long. Apple's GPUs were not measured with bfloat16, and are assumed to be slow with it.
+    AVX-512 instructions for bfloat16 and without AMX, as in some virtual machines, it took 1.8 times as long;
+    with AMD's, half as long. Apple's GPUs were not measured with bfloat16; they are assumed to be slow.
     """
     import torch
 
