@@ -90,11 +90,7 @@ def find_hard_negatives(
 
     A pair gets no negatives if the vector of one of its texts is zero.
     """
-    if not isinstance(ranks, tuple | list) or len(ranks) != 2:
-        raise SettingsError(f"ranks must be a first and a last place, counted from 1, not {ranks!r:.60}")
-    first, last = (checked_whole_number(rank, "each of ranks") for rank in ranks)
-    if not 1 <= first <= last:
-        raise SettingsError(f"ranks must be a first and a last place, counted from 1, not {ranks}")
+    first, last = _checked_ranks(ranks)
     count, share = checked_whole_number(count, "count", 1), checked_number(share, "share")
     if not 0 < share <= 1:
         raise SettingsError(f"share must be above 0 and at most 1, not {share:g}")
@@ -103,36 +99,51 @@ def find_hard_negatives(
     check_not_blank(corpus, "corpus")
     check_not_blank((query for query, _ in all_pairs), "the query of pairs")
     check_not_blank((positive for _, positive in all_pairs), "the positive of pairs")
-    # Encode queries, corpus and positives.
     queries, x = distinct_unit_vectors(encoder, (query for query, _ in all_pairs), "query", "pairs")
     texts, y = distinct_unit_vectors(encoder, corpus, "document", "corpus")
     positives = _as_in_corpus([positive for _, positive in all_pairs], texts)
-    distinct_positives, of_positives = distinct_unit_vectors(encoder, positives, "document", "pairs")
-    # The texts nearest to each query, without its positives and copies.
-    numbers = {query: number for number, query in enumerate(queries)}
-    own, text_keys = _own_keys(all_pairs, numbers), np.stack(copy_keys(texts), axis=1)
+    distinct_positives, z = distinct_unit_vectors(encoder, positives, "document", "pairs")
+    query_numbers = {query: number for number, query in enumerate(queries)}
+    positive_numbers = {positive: number for number, positive in enumerate(distinct_positives)}
+
+    # 1. The texts nearest to each query, without its positives, the query itself and copies.
+    own, text_keys = _own_keys(all_pairs, query_numbers), np.stack(copy_keys(texts), axis=1)
     neighbours, _ = without_own_texts(one_way_search(x, y, last + SPARE), last, x, y, own, text_keys)
-    # Those that are clearly less near than any of its positives.
+
+    # 2. The lowest cosine of a query with its positives. Texts with zero vectors have no number.
+    pair_query = np.array([query_numbers.get(query, -1) for query, _ in all_pairs])
+    pair_positive = np.array([positive_numbers.get(positive, -1) for positive in positives])
+    rows = np.flatnonzero((pair_query >= 0) & (pair_positive >= 0))
+    of_query, of_positive = torch.from_numpy(pair_query[rows]), torch.from_numpy(pair_positive[rows])
+    cosines = products_with(x[of_query], z, of_positive[:, None])[:, 0]
+    lowest = lowest_of_queries(cosines.numpy(), pair_query[rows], len(queries))
+
+    # 3. The nearest texts whose cosines are at most a share of that one.
+    ids = neighbours.ids[of_query, first - 1 :].numpy()
+    similarities = neighbours.similarities[of_query, first - 1 :].numpy()
+    chosen = chosen_places(similarities, lowest[pair_query[rows]], NegativesRule(count, share))
     results = [
         HardNegatives(query, positive, (), ())
         for (query, _), positive in zip(all_pairs, positives, strict=True)
     ]
-    places = {positive: place for place, positive in enumerate(distinct_positives)}
-    good = [row for row, pair in enumerate(results) if pair.query in numbers and pair.positive in places]
-    of_pairs = torch.tensor([numbers[results[row].query] for row in good], dtype=torch.int64)
-    own_places = torch.tensor([places[results[row].positive] for row in good], dtype=torch.int64)
-    cosines = products_with(x[of_pairs], of_positives, own_places[:, None])[:, 0]
-    lowest = lowest_of_queries(cosines.numpy(), of_pairs.numpy(), len(queries))
-    ids, similarities = neighbours.ids[of_pairs, first - 1 :], neighbours.similarities[of_pairs, first - 1 :]
-    rule = NegativesRule(count, share)
-    chosen = chosen_places(similarities.numpy(), lowest[of_pairs.numpy()], rule)
-    for at, row in enumerate(good):
-        kept = torch.from_numpy(chosen[at][chosen[at] >= 0])
-        negatives = tuple(texts[number] for number in ids[at, kept].tolist())
+    for at, row in enumerate(rows.tolist()):
+        places = chosen[at][chosen[at] >= 0]
         results[row] = replace(
-            results[row], negatives=negatives, similarities=tuple(similarities[at, kept].tolist())
+            results[row],
+            negatives=tuple(texts[number] for number in ids[at, places]),
+            similarities=tuple(similarities[at, places].tolist()),
         )
     return results
+
+
+def _checked_ranks(ranks: Sequence[int]) -> tuple[int, int]:
+    """The first and the last rank, counted from 1."""
+    if not isinstance(ranks, tuple | list) or len(ranks) != 2:
+        raise SettingsError(f"ranks must be a first and a last place, counted from 1, not {ranks!r:.60}")
+    first, last = (checked_whole_number(rank, "each of ranks") for rank in ranks)
+    if not 1 <= first <= last:
+        raise SettingsError(f"ranks must be a first and a last place, counted from 1, not {ranks}")
+    return first, last
 
 
 def _as_in_corpus(positives: Sequence[str], texts: Sequence[str]) -> list[str]:
