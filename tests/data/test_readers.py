@@ -363,7 +363,9 @@ class TestParquet:
         assert fault(path).endswith("in.parquet:1: column 'text' holds a number, not text")
 
     def test_a_file_that_is_not_parquet(self, put):
-        assert "in.parquet cannot be read as Parquet after row 0" in fault(put("in.parquet", "text"))
+        message = fault(put("in.parquet", "text"))
+        assert "in.parquet cannot be read as Parquet after row 0: " in message
+        assert message.endswith("; download or write the file again, or rename it if it is no Parquet file")
 
     def test_values_that_python_cannot_hold(self, tmp_path):
         path = self.put(tmp_path / "in.parquet", text=["a"], at=pa.array([2**62], pa.timestamp("ms")))

@@ -5,11 +5,12 @@ import json
 import threading
 from datetime import UTC, datetime
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 
 from pairsmith.core.errors import BusyError, FolderError
-from pairsmith.runs import lease, lock
+from pairsmith.runs import journal, lease, lock
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.lease import LEASE
 from pairsmith.runs.ranks import Rank
@@ -211,6 +212,25 @@ def test_a_run_that_stalls_before_it_adds_a_line_overwrites_no_line_of_the_next_
     assert sorted(Journal.read(out).entries) == [*earlier, 1, 2]
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_runs_that_list_the_journal_at_the_same_instant_write_different_parts(out, work, monkeypatch, links):
+    writer = work.start(out)
+    work.commit(writer, 0)
+    (entry,) = Journal.read(out).entries.values()
+    first, second = Journal.read(out), Journal.read(out)
+    listed = journal._parts(out / "journal")
+    if not links:
+        monkeypatch.setattr("pathlib.Path.hardlink_to", Mock(side_effect=PermissionError("no hard links")))
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "_parts", lambda _: listed)
+        first.add([entry.model_copy(update={"shard": 1})])
+        second.add([entry.model_copy(update={"shard": 2})])
+    first.add([entry.model_copy(update={"shard": 3})])
+    assert sorted(Journal.read(out).entries) == [0, 1, 2, 3]
+    names = ["00000.jsonl", "00001.jsonl", "00002.jsonl", "run.json"]
+    assert sorted(path.name for path in (out / "journal").iterdir()) == names
+
+
 def test_a_lost_lease_stays_lost_even_if_its_file_is_as_before(out):
     """Another run may have written to the folder meanwhile; the lease is neither renewed nor removed."""
     folder = out.parent
@@ -270,12 +290,11 @@ def test_a_lease_that_is_being_renewed_is_not_lost(out, monkeypatch):
     renewing.join()
 
 
-def test_of_two_that_create_a_lease_one_fails(out):
+def test_of_two_that_create_a_lease_one_gets_it(out):
     out.mkdir()
     first, second = lease.Lease(out), lease.Lease(out)
-    first._write(create=True)
-    with pytest.raises(FileExistsError):
-        second._write(create=True)
+    first._create()
+    second._create()
     assert json.loads((out / LEASE).read_text())["owner"] == first._owner
     assert [path.name for path in out.iterdir()] == [LEASE]
 

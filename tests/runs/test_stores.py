@@ -15,7 +15,8 @@ from pairsmith.core.errors import FolderError, MissingExtra, SettingsError, Stor
 from pairsmith.core.paths import fetched, place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.readers import read_texts
-from pairsmith.runs import DatasetFolder, Run, hash_source, lease, lock
+from pairsmith.runs import DatasetFolder, Run, hash_source, journal, lease, lock
+from pairsmith.runs.journal import Journal
 from pairsmith.runs.lease import LEASE, Lease
 from pairsmith.runs.log import recent
 from pairsmith.runs.status import status_lines
@@ -128,6 +129,19 @@ class TestFolder:
         work.commit(writer, 0, 1)
         writer.finish(work.card)
         assert contents(store) == expected
+
+    def test_runs_that_list_the_journal_at_the_same_instant_write_different_parts(
+        self, store, work, monkeypatch
+    ):
+        work.commit(work.start(store), 0)
+        (entry,) = Journal.read(store).entries.values()
+        first, second = Journal.read(store), Journal.read(store)
+        listed = journal._parts(store / "journal")
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "_parts", lambda _: listed)
+            first.add([entry.model_copy(update={"shard": 1})])
+            second.add([entry.model_copy(update={"shard": 2})])
+        assert sorted(Journal.read(store).entries) == [0, 1, 2]
 
     def test_the_mark_of_an_empty_folder_is_nothing_else(self, s3, work):
         """A console makes a folder by an object whose name ends in a slash."""

@@ -243,11 +243,10 @@ def _for_recipes(error: OtherWorkError, folder: Place) -> OtherWorkError:
     if not remedy:  # the work of another step, for which the message names the only remedy
         return error
     kept = remedy.partition("in this one; ")[2]  # which parts of the step's work a fresh start uses again
-    do = f"give --fresh-step {folder.name} to pairsmith run" if kept else f"remove {folder}"
     return OtherWorkError(
-        f"{message}\n{do} to make this step and those that read it anew"
-        f"{f' ({kept})' if kept else ''}, or give another --out; --fresh would start every "
-        "step of the recipe over",
+        f"{message}\ngive --fresh-step {folder.name} to pairsmith run to make this step and those that read "
+        f"it anew{f' ({kept})' if kept else ''}, or give another --out; --fresh would start every step of "
+        "the recipe over",
         error.changed,
     )
 
@@ -310,7 +309,9 @@ def figure_of(source: str, out: Place, name: str) -> Any:
     except FileNotFoundError:
         raise SettingsError(f"results.{name}: the step {match['step']} wrote no {file}") from None
     except ValueError:
-        raise FolderError(f"{path} is damaged; remove {path.parent} and run the same command again") from None
+        raise FolderError(
+            f"{path} is damaged; give --fresh-step {match['step']} to pairsmith run to make it anew"
+        ) from None
     rest = keys
     while rest:
         # A key may contain a dot itself, such as the label 0.5, so the longest existing key is taken.

@@ -293,7 +293,8 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
                             yield f"{name}:{number}", row
             except (pa.ArrowException, OSError) as error:
                 raise InputError(
-                    f"{path} cannot be read as Parquet after row {number}: {first_line(error)}"
+                    f"{path} cannot be read as Parquet after row {number}: {first_line(error)}; download or "
+                    "write the file again, or rename it if it is no Parquet file"
                 ) from error
 
 

@@ -8,9 +8,9 @@ to write one small file completely or not at all: an object store can neither ap
 small, a line costs the same at the end of a long run as at its beginning. If a shard has several lines, the
 last one counts.
 
-Each run writes only to parts that it has begun. A process may stall just before it adds a line, and lose the
-folder to another process meanwhile. When it goes on, it adds the line all the same; so it must not overwrite
-a part of the other process.
+Each run writes only to parts that it has created. A process may stall just before it adds a line, and lose
+the folder to another process meanwhile. When it goes on, it adds the line all the same; so it must not
+overwrite a part of the other process.
 
 The journal is kept when the run is finished. ``manifest.json`` then has the same entries; if one of the two
 is damaged, the other is used.
@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from pairsmith.core.errors import StorageError
 from pairsmith.core.paths import Place, inside, reaching, remove_files, several, size_of
 from pairsmith.runs.folder import JOURNAL, MANIFEST_COPY, Manifest, ShardEntry
-from pairsmith.runs.storage import storage_errors, write_atomic, write_json
+from pairsmith.runs.storage import create_atomic, storage_errors, write_atomic, write_json
 
 _PART_LINES = 200
 """Largest number of lines in a part."""
@@ -73,7 +73,11 @@ class Journal:
                 self._begin_after(_parts(self._folder))  # another run may have added parts meanwhile
             free = _PART_LINES - len(self._lines)
             lines = [entry.model_dump_json(exclude_defaults=True).encode() for entry in entries[:free]]
-            write_atomic(self._folder / f"{self._number:05d}.jsonl", b"\n".join([*self._lines, *lines, b""]))
+            data = b"\n".join([*self._lines, *lines, b""])
+            if self._lines:
+                write_atomic(self._part, data)
+            else:
+                self._create_part(data)
             self._lines += lines
             self.entries.update((entry.shard, entry) for entry in entries[:free])
             entries = entries[free:]
@@ -85,6 +89,22 @@ class Journal:
             remove_files(parts)
         self.entries, self.bad = {}, 0
         self._begin_after(parts)
+
+    @property
+    def _part(self) -> Place:
+        return self._folder / f"{self._number:05d}.jsonl"
+
+    def _create_part(self, data: bytes) -> None:
+        """Create a part with this content, with the next number for which there is no part yet."""
+        while True:
+            try:
+                create_atomic(self._part, data)
+                return
+            except Exception:
+                if size_of(self._part) is None:  # it cannot be created exclusively, or not at all
+                    write_atomic(self._part, data)
+                    return
+            self._number += 1  # another run created the part after this one had listed the folder
 
     def _begin_after(self, parts: Sequence[Place]) -> None:
         following = int(parts[-1].stem) + 1 if parts else 0

@@ -22,7 +22,7 @@ from typing import Any
 
 from pairsmith.core.errors import BusyError, FolderError, StorageError
 from pairsmith.core.paths import Place, reaching
-from pairsmith.runs.storage import scratch_file
+from pairsmith.runs.storage import create_atomic, scratch_file
 
 LEASE = "lease.json"
 RENEW_SECONDS = 10.0
@@ -106,7 +106,7 @@ class Lease:
         other's lease has lost.
         """
         try:
-            self._write(create=True)
+            create_atomic(self._file, self._content())
         except FileExistsError:
             return
         except Exception:
@@ -127,20 +127,18 @@ class Lease:
                 self._count += 1
                 self._write()
 
-    def _write(self, *, create: bool = False) -> None:
+    def _content(self) -> bytes:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         about = {"owner": self._owner, "count": self._count, "time": now, **_this_process()}
-        data = json.dumps(about).encode()
+        return json.dumps(about).encode()
+
+    def _write(self) -> None:
         if not isinstance(self._file, Path):
-            options = {"mode": "create"} if create else {}
-            self._file.fs.pipe_file(self._file.path, data, **options)
+            self._file.fs.pipe_file(self._file.path, self._content())
             return
         with scratch_file(self._file.parent, f"{self._owner}-{LEASE}") as scratch:
-            scratch.write_bytes(data)
-            if create:
-                self._file.hardlink_to(scratch)  # the lease exists with all its content, or is another's
-            else:
-                scratch.replace(self._file)
+            scratch.write_bytes(self._content())
+            scratch.replace(self._file)
 
 
 def live(folder: Place) -> bool:

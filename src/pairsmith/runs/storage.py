@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -154,6 +155,25 @@ def write_atomic(path: Place, data: bytes) -> None:
         finally:
             temporary.unlink(missing_ok=True)
         _sync_folder(path.parent)
+
+
+def create_atomic(path: Place, data: bytes) -> None:
+    """Write ``data`` to a new file at ``path``, as ``write_atomic`` does; of several processes, one succeeds.
+
+    Raises:
+        FileExistsError: there is a file at ``path`` already. It is not changed.
+        Exception: the same, in some stores; or the file system has no hard links, or the store cannot refuse
+            to overwrite a file.
+    """
+    make_folder(path.parent)
+    if isinstance(path, UPath):
+        path.fs.pipe_file(path.path, data, mode="create")
+        return
+    # A process of another machine may have the same process id.
+    with scratch_file(path.parent, f"{uuid.uuid4().hex}-{path.name}") as temporary:
+        _write_synced(temporary, data)
+        path.hardlink_to(temporary)
+    _sync_folder(path.parent)
 
 
 @contextmanager
