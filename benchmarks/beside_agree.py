@@ -90,8 +90,8 @@ def our_distribution(logits: Tensor, sampling: Sampling, decay: float, ends: lis
     logits = logits.clone()
     logits[:, ends] = -torch.inf
     rule = partial(self_debias, decay=decay, floor=0.01)
-    choices = token_choices(logits, torch.arange(len(logits))[None], rule, sampling)
-    return logits.new_zeros(logits.shape[1]).scatter_(0, choices.tokens[0], choices.kept[0])
+    kept, tokens = token_choices(logits, torch.arange(len(logits))[None], rule, sampling)
+    return logits.new_zeros(logits.shape[1]).scatter_(0, tokens[0], kept[0])
 
 
 def decoded(model: TransformersModel, requests: Sequence[TextRequest], texts: int) -> list[Group]:

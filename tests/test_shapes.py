@@ -18,7 +18,6 @@ LACKING = {
     "models/language/combine.py: contrast",
     "models/language/combine.py: guidance",
     "models/language/combine.py: self_debias",
-    "models/language/combine.py: self_debiased",
 }
 """Functions whose docstrings need no shape."""
 

@@ -243,5 +243,5 @@ def test_the_watcher_sees_both_distributions(model):
     for token, p in TABLES["m"].items():
         number = model.encode(token)[0]
         assert float(step.p_main[number]) == pytest.approx(p, abs=1e-6)
-        assert float(step.p_combined[number]) == pytest.approx(expected[token], abs=1e-6)
-    assert torch.isclose(step.p_combined.sum(), torch.tensor(1.0))
+        assert float(step.p_steered[number]) == pytest.approx(expected[token], abs=1e-6)
+    assert torch.isclose(step.p_steered.sum(), torch.tensor(1.0))

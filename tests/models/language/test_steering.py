@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pairsmith.models.language.combine import contrast, guidance, self_debias
 from pairsmith.models.language.sampling import Sampling, truncate
-from pairsmith.models.language.steering import combined, normalisers, token_choices
+from pairsmith.models.language.steering import full_distributions, normalisers, token_choices
 
 VOCAB = 700
 RULES = [
@@ -43,10 +43,10 @@ def some_rows(seed, sharpness, ties):
 def test_candidates_leave_what_the_whole_vocabulary_leaves(seed, sharpness, ties, rule, top_k, top_p):
     logits, rows = some_rows(seed, sharpness, ties)
     sampling = Sampling(top_k, top_p)
-    choices = token_choices(logits, rows, rule, sampling)
-    kept, tokens = truncate(combined(logits, rows, rule)[1], top_k, top_p)
-    del tokens  # of two that are equal but for rounding, either may be kept
-    for mine, which, whole in zip(choices.kept, choices.tokens, kept, strict=True):
+    kept, tokens = token_choices(logits, rows, rule, sampling)
+    exact, _ = truncate(full_distributions(logits, rows, rule)[1], top_k, top_p)
+    # Of two tokens that are equally likely but for rounding, either may be kept.
+    for mine, which, whole in zip(kept, tokens, exact, strict=True):
         width = max(len(mine), len(whole))
         mine, whole = (torch.nn.functional.pad(row, (0, width - len(row))) for row in (mine, whole))
         assert len(set(which.tolist())) == len(which) or int((mine > 0).sum()) < len(which)
@@ -57,14 +57,14 @@ def test_candidates_leave_what_the_whole_vocabulary_leaves(seed, sharpness, ties
 def test_the_usual_case_needs_no_second_look(monkeypatch):
     logits, rows = some_rows(1, 3.0, ties=False)
     monkeypatch.setattr("pairsmith.models.language.steering._over_vocabulary", None)
-    choices = token_choices(logits, rows, RULES[0], Sampling(5, 0.9))
-    assert choices.kept.sum(dim=1).tolist() == pytest.approx([1.0] * 4)
+    kept, _ = token_choices(logits, rows, RULES[0], Sampling(5, 0.9))
+    assert kept.sum(dim=1).tolist() == pytest.approx([1.0] * 4)
 
 
 def test_equally_likely_tokens_are_left_to_the_whole_vocabulary():
     logits = torch.zeros(1, VOCAB)
-    choices = token_choices(logits, torch.tensor([[0]]), RULES[0], Sampling(3, 1.0))
-    assert choices.tokens[0].tolist() == [0, 1, 2]
+    _, tokens = token_choices(logits, torch.tensor([[0]]), RULES[0], Sampling(3, 1.0))
+    assert tokens[0].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -76,12 +76,12 @@ def test_normalisers(dtype):
 
 def test_large_logits_lose_no_digits():
     logits = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(3)) - 100
-    choices = token_choices(logits, torch.tensor([[0]]), RULES[0], Sampling(5, 1.0))
-    exact = logits.double().softmax(1).gather(1, choices.tokens)
-    assert torch.allclose(choices.kept.double(), exact / exact.sum(), rtol=5e-7, atol=0)
+    kept, tokens = token_choices(logits, torch.tensor([[0]]), RULES[0], Sampling(5, 1.0))
+    exact = logits.double().softmax(1).gather(1, tokens)
+    assert torch.allclose(kept.double(), exact / exact.sum(), rtol=5e-7, atol=0)
 
 
 def test_logits_that_are_no_numbers_stay_so():
     logits = torch.full((1, VOCAB), torch.nan)
-    choices = token_choices(logits, torch.tensor([[0]]), RULES[0], Sampling(5, 0.9))
-    assert not bool(choices.kept.isfinite().all())
+    kept, _ = token_choices(logits, torch.tensor([[0]]), RULES[0], Sampling(5, 0.9))
+    assert not bool(kept.isfinite().all())

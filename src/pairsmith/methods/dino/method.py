@@ -40,7 +40,7 @@ from pairsmith.methods.dino.requests import (
     pair_requests,
     text_requests,
 )
-from pairsmith.models.language.combine import Combine, named_rule
+from pairsmith.models.language.combine import Rule, named_rule
 from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
@@ -89,7 +89,7 @@ def generate_pairs(
     decoding: Decoding | None = None,
     seed: int = 1,
     rows: int | None = None,
-    rule: Combine | str | None = None,
+    rule: Rule | str | None = None,
     progress: Progress | None = None,
 ) -> GeneratedRows:
     """Write second texts for ``inputs`` (D1-D4, D6).
@@ -134,7 +134,7 @@ def generate_texts(
     decoding: Decoding | None = None,
     seed: int = 1,
     rows: int | None = None,
-    rule: Combine | str | None = None,
+    rule: Rule | str | None = None,
     progress: Progress | None = None,
 ) -> GeneratedRows:
     """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
@@ -161,7 +161,7 @@ def _write_with_progress(
     decoding: Decoding,
     seed: int,
     rows: int | None,
-    rule: Combine | str | None,
+    rule: Rule | str | None,
     progress: Progress | None,
 ) -> GeneratedRows:
     """Call ``write``, and show in a progress bar how many requests are done."""
@@ -199,7 +199,7 @@ def write(
     seed: int,
     rows: int | None,
     hooks: Hooks | None = None,
-    rule: Combine | None = None,
+    rule: Rule | None = None,
 ) -> GeneratedRows:
     """Write the texts of all requests: second texts of pairs, or single texts (D5, D14).
 

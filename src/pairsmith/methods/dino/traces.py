@@ -78,14 +78,14 @@ def traces(
 
 
 def _token(model: SteerableModel, draw: Draw) -> TokenTrace:
-    most_lowered = int((draw.p_main - draw.p_combined).argmax())
+    most_lowered = int((draw.p_main - draw.p_steered).argmax())
     return TokenTrace(
         model.decode([draw.token]),
         float(draw.p_main[draw.token]),
-        float(draw.p_combined[draw.token]),
+        float(draw.p_steered[draw.token]),
         (
             model.decode([most_lowered]),
             float(draw.p_main[most_lowered]),
-            float(draw.p_combined[most_lowered]),
+            float(draw.p_steered[most_lowered]),
         ),
     )

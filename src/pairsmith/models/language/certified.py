@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from pairsmith.models.language.combine import self_debiased
+from pairsmith.models.language.combine import self_debias_weights
 from pairsmith.models.language.sampling import Sampling
-from pairsmith.models.language.steering import Choices
 
 LogProbabilities = Mapping[int, float]
 """A prompt's likeliest tokens and their log-probabilities; no other token is likelier than any of them."""
@@ -27,10 +26,10 @@ def certified(
     sampling: Sampling,
     decay: float,
     floor: float,
-) -> Choices | None:
+) -> tuple[Tensor, Tensor] | None:
     """The choices of a next token by D3 and D4; None if the lists do not prove them.
 
-    The probabilities, ``(1, k)`` float32, and the tokens, ``(1, k)`` int64, are those that the whole
+    The choices are the probabilities, ``(1, k)`` float32, and the tokens, ``(1, k)`` int64, that the whole
     distributions would give, up to rounding; k is at most top-k.
 
     Args:
@@ -57,8 +56,8 @@ def certified(
         counter_low = torch.maximum(counter_low, _probabilities(low))
         counter_high = torch.maximum(counter_high, _probabilities(high))
     # Bounds on each token's weight by D3, which falls as that probability rises.
-    weight_high = self_debiased(p_main, counter_low, decay, floor)
-    weight_low = self_debiased(p_main, counter_high, decay, floor)
+    weight_high = self_debias_weights(p_main, counter_low, decay, floor)
+    weight_low = self_debias_weights(p_main, counter_high, decay, floor)
     weight_low, order = weight_low.sort(descending=True, stable=True)
     weight_high = weight_high[order]
     # Bounds on the sum of the k largest weights, listed or not; top-p keeps a share of this sum.
@@ -79,7 +78,7 @@ def certified(
     )
     if not proved:
         return None
-    return Choices((kept / kept.sum())[None], torch.tensor(tokens)[order[:count_high]][None])
+    return (kept / kept.sum())[None], torch.tensor(tokens)[order[:count_high]][None]
 
 
 def _probabilities(logarithms: Sequence[float]) -> Tensor:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from inspect import signature
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from torch import Tensor
 from pairsmith.core.errors import SettingsError
 from pairsmith.data.tasks import Decoding
 
-Combine = Callable[[Tensor, Tensor], Tensor]
+Rule = Callable[[Tensor, Tensor], Tensor]
 """A rule with its parameters bound; see the module."""
 
 SMALLEST = torch.finfo(torch.float32).tiny
@@ -37,14 +38,14 @@ def self_debias(p_main: Tensor, p_counter: Tensor, decay: float = 100.0, floor: 
     if not 0 <= decay < math.inf or not 0 <= floor <= 1:
         raise ValueError(f"decay must be at least 0 and floor in [0, 1], not {decay} and {floor}")
     if floor > 0:
-        weighted = self_debiased(p_main, p_counter, decay, floor)
-        return weighted.div_(weighted.sum(dim=1, keepdim=True))
+        weights = self_debias_weights(p_main, p_counter, decay, floor)
+        return weights.div_(weights.sum(dim=1, keepdim=True))
     # Without a floor all factors of a row may underflow; softmax scales the largest term to 1 first.
     return torch.softmax((p_main - p_counter).clamp_(max=0).mul_(decay).add_(p_main.log()), dim=1)
 
 
-def self_debiased(p_main: Tensor, p_counter: Tensor, decay: float, floor: float) -> Tensor:
-    """D3 before the probabilities are renormalised; arguments as for ``self_debias``, of any one shape."""
+def self_debias_weights(p_main: Tensor, p_counter: Tensor, decay: float, floor: float) -> Tensor:
+    """The probabilities of D3 before renormalising; arguments as for ``self_debias``, but of any shape."""
     exponent = (p_main - p_counter).clamp_(max=0).mul_(decay)
     if floor > 0:
         exponent.clamp_(min=math.log(floor))
@@ -82,7 +83,7 @@ def contrast(p_main: Tensor, p_counter: Tensor, strength: float = 0.5, plausible
     return torch.softmax(scores.masked_fill_(implausible, -torch.inf), dim=1)
 
 
-def rule_of(decoding: Decoding) -> Combine:
+def rule_of(decoding: Decoding) -> Rule:
     """The rule that ``decoding`` names, with its parameters bound; D3 by default."""
     match decoding.rule:  # mypy reports a name without a case
         case "self-debiasing":
@@ -93,7 +94,7 @@ def rule_of(decoding: Decoding) -> Combine:
             return partial(contrast, strength=decoding.strength, plausible=decoding.plausible)
 
 
-def named_rule(rule: Combine | str | None) -> Combine | None:
+def named_rule(rule: Rule | str | None) -> Rule | None:
     """A rule by its dotted name, ``package.module.function``; a function or None is returned unchanged.
 
     Raises:
@@ -111,13 +112,13 @@ def named_rule(rule: Combine | str | None) -> Combine | None:
             f"no rule is called {rule!r}; give package.module.function, or name a built-in rule in decoding"
         )
     try:
-        function: Combine = getattr(import_module(module), name)
+        function: Rule = getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise SettingsError(f"no rule is called {rule!r}: {error}; give package.module.function") from None
     return _checked_rule(function)
 
 
-def _checked_rule(rule: Combine) -> Combine:
+def _checked_rule(rule: Rule) -> Rule:
     name = rule_name(rule)
     if not callable(rule):
         raise SettingsError(f"the rule {name} is no function; it is of the type {type(rule).__name__}")
@@ -131,25 +132,29 @@ def _checked_rule(rule: Combine) -> Combine:
     return rule
 
 
-def rule_name(rule: Combine) -> str:
+def rule_name(rule: Rule) -> str:
     """The name of a rule's function, for messages."""
-    function = rule.func if isinstance(rule, partial) else rule
+    function = _function(rule)
     return str(getattr(function, "__name__", repr(function)))
 
 
-def is_built_in(rule: Combine) -> bool:
+def is_built_in(rule: Rule) -> bool:
     """Whether a rule is one of this module, whose results are known to be probabilities."""
-    return (rule.func if isinstance(rule, partial) else rule) in (self_debias, guidance, contrast)
+    return _function(rule) in (self_debias, guidance, contrast)
 
 
-def favours_main(rule: Combine) -> bool:
+def favours_main(rule: Rule) -> bool:
     """Whether a rule is known to favour tokens that are likely after the main prompt.
 
     With such a rule, a token of probability 0 after the counter-prompts weighs at least as much as every
     token that is no likelier after the main prompt. The main prompt's likeliest tokens can then be proved to
     include all tokens that top-k keeps (``steering``).
     """
-    return (rule.func if isinstance(rule, partial) else rule) in (self_debias, contrast)
+    return _function(rule) in (self_debias, contrast)
+
+
+def _function(rule: Rule) -> Any:
+    return rule.func if isinstance(rule, partial) else rule
 
 
 def _check(p_main: Tensor, p_counter: Tensor) -> None:

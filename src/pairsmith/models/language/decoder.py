@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from pairsmith.core.errors import ModelError
-from pairsmith.models.language.combine import Combine
+from pairsmith.models.language.combine import Rule
 from pairsmith.models.language.prefixes import common
 from pairsmith.models.language.protocols import DecodingSession, Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling, draw_tokens
-from pairsmith.models.language.steering import combined, token_choices
+from pairsmith.models.language.steering import full_distributions, token_choices
 from pairsmith.runs.seeds import uniforms
 
 Ending = Literal["stop", "length", "end", "uncertified", "outranked"]
@@ -66,14 +66,14 @@ class Group:
 class Draw:
     """One draw as passed to ``watch``, which shows what a rule changed.
 
-    ``p_main`` is the main prompt's distribution, ``p_combined`` the combined one before truncation, each
+    ``p_main`` is the main prompt's distribution, ``p_steered`` that of the rule before truncation, both
     ``(vocab,)`` float32.
     """
 
     group: Group
     token: int
     p_main: Tensor
-    p_combined: Tensor
+    p_steered: Tensor
 
 
 class MultiPromptDecoder:
@@ -96,7 +96,7 @@ class MultiPromptDecoder:
     def __init__(
         self,
         model: SteerableModel,
-        rule: Combine,
+        rule: Rule,
         sampling: Sampling,
         seed: int,
         prompts: Iterable[Prompt],
@@ -279,9 +279,8 @@ class MultiPromptDecoder:
         rows = torch.tensor(listed, device=logits.device)
         if self._forbidden:
             logits[:, self._forbidden] = -torch.inf
-        choices = token_choices(logits, rows, self._rule, self._sampling)
-        # The remaining tensors are small, and not every device has float64.
-        kept, tokens = choices.kept.cpu(), choices.tokens.cpu()
+        # The choices are small tensors, and not every device has float64.
+        kept, tokens = (t.cpu() for t in token_choices(logits, rows, self._rule, self._sampling))
         if not bool(kept.isfinite().all()):
             raise ModelError("the model's probabilities are not finite numbers; use dtype float32")
         streams = np.array([group.stream for group in groups], dtype=np.uint64)
@@ -290,9 +289,9 @@ class MultiPromptDecoder:
         for group, token in zip(groups, draw_tokens(kept, tokens, numbers).tolist(), strict=True):
             group.tokens.append(token)
         if self._watch:
-            p_main, p_combined = combined(logits, rows, self._rule)
+            p_main, p_steered = full_distributions(logits, rows, self._rule)
             for i, group in enumerate(groups):
-                self._watch(Draw(group, group.tokens[-1], p_main[i], p_combined[i]))
+                self._watch(Draw(group, group.tokens[-1], p_main[i], p_steered[i]))
 
     def _note_ending(self, group: Group) -> None:
         """Set the group's ending and text if its last token ended it."""

@@ -6,7 +6,7 @@ from typing import Protocol
 from pairsmith.core.errors import ModelError
 from pairsmith.data.tasks import Decoding
 from pairsmith.data.tasks.spec import QUOTE
-from pairsmith.models.language.combine import Combine, rule_of
+from pairsmith.models.language.combine import Rule, rule_of
 from pairsmith.models.language.decoder import Draw, Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
@@ -38,7 +38,7 @@ def make_decoder(
     prompts: Collection[Prompt],
     rows: int | None,
     watch: Callable[[Draw], None] | None = None,
-    rule: Combine | None = None,
+    rule: Rule | None = None,
 ) -> Decoder:
     """The decoder of a model, which samples by D4 and steers by a rule (D3).
 

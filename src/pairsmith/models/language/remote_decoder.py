@@ -12,6 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import ModelError
@@ -20,7 +21,6 @@ from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.models.language.sampling import Sampling, draw_tokens
-from pairsmith.models.language.steering import Choices
 from pairsmith.runs.seeds import uniforms
 
 WIDER = 5
@@ -133,7 +133,7 @@ class RemoteDecoder:
                 group.ending = "uncertified"
                 break
             number = torch.from_numpy(self._number(group, len(drawn)))
-            drawn.append(int(draw_tokens(choices.kept, choices.tokens, number)))
+            drawn.append(int(draw_tokens(*choices, number)))
             if self._sampling.stop[-1] in self._model.text_of(drawn[-1]):
                 group.text, stop, _ = self._model.decode(drawn).partition(self._sampling.stop)
                 if stop:
@@ -150,7 +150,7 @@ class RemoteDecoder:
         """The random number, ``(1,)``, with which a group draws its token number ``place``."""
         return uniforms(self._seed, np.array([group.stream], dtype=np.uint64), np.array([place]))
 
-    def _choices(self, rows: list[Prompt]) -> Choices | None:
+    def _choices(self, rows: list[Prompt]) -> tuple[Tensor, Tensor] | None:
         """A group's certified choices, from longer lists if the first lists do not prove them."""
         listed = self._model.listed
         for count in (listed, WIDER * listed):

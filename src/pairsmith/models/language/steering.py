@@ -1,18 +1,18 @@
 """From the logits of many rows to the next-token choices of each group: rule (D3), top-k and top-p (D4).
 
-The whole vocabulary is read once: for the normaliser of each row, and for the likeliest tokens of each main
-prompt, its **candidates**. If these provably include every token that top-k or top-p can keep, rule and
-truncation are computed on the candidates alone. For the other groups they are computed over the whole
-vocabulary.
+``_over_vocabulary`` computes them as the equations say, over all tokens: softmax, the rule of ``combine.py``,
+the truncation of ``sampling.py``. ``_over_candidates`` is faster: it reads the vocabulary once, for the
+normaliser of each row and for the likeliest tokens of each main prompt, its **candidates**, and applies rule
+and truncation to these alone. The result is used if the candidates provably include every token that top-k
+or top-p can keep; the other groups are computed over the whole vocabulary.
 """
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.models.language.combine import Combine, counter_maximum, favours_main, is_built_in, rule_name
+from pairsmith.models.language.combine import Rule, counter_maximum, favours_main, is_built_in, rule_name
 from pairsmith.models.language.sampling import Sampling, truncate
 
 CANDIDATES = 64
@@ -23,49 +23,43 @@ ROWS_AT_ONCE = 16
 """Number of rows whose normalisers are computed at once on a CPU: a float32 copy should fit its cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """The tokens that each group may draw, the likeliest first: probabilities and ids, both ``(groups, k)``.
-
-    ``kept`` are the probabilities, float32, 0 beyond a group's last token; ``tokens`` the ids, int64.
-    """
-
-    kept: Tensor
-    tokens: Tensor
-
-
-def token_choices(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
-    """Find the tokens that each group may draw next, and their probabilities, which sum to 1.
-
-    The number of columns is that of the group with the most tokens. If the logits of a group are not finite,
-    neither are its probabilities.
+def token_choices(logits: Tensor, rows: Tensor, rule: Rule, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """The tokens that each group may draw next, the likeliest first, and their renormalised probabilities.
 
     Args:
         logits: ``(rows, vocab)`` of any floating-point format.
         rows: ``(groups, prompts)`` int64: the rows of each group, the main prompt's first, padded with -1.
-        rule: combines the distributions of groups that have counter-prompts.
-        sampling: top-k and top-p.
+        rule: combines the distributions of groups that have counter-prompts (D3).
+        sampling: top-k and top-p (D4).
+
+    Returns:
+        as ``truncate``: the probabilities, ``(groups, k)`` float32, 0 after the last token of a group, and
+        the ids, ``(groups, k)`` int64. If the logits of a group are not finite, neither are its
+        probabilities.
     """
-    vocab = logits.shape[1]
     count = max(CANDIDATES, 4 * sampling.top_k) if sampling.top_k else NUCLEUS
-    steered = rows.shape[1] > 1
-    never_proved = steered and not (sampling.top_k and favours_main(rule)) and bool((rows[:, 1] >= 0).all())
-    if count >= vocab or never_proved:
+    # Candidates prove nothing about a steered group if the rule may favour any token, or top-k keeps all.
+    unsteered = (rows[:, 1:] < 0).all(dim=1)
+    all_provable = sampling.top_k > 0 and favours_main(rule)
+    if count >= logits.shape[1] or not (all_provable or bool(unsteered.any())):
         return _over_vocabulary(logits, rows, rule, sampling)
     kept, tokens, proved = _over_candidates(logits, rows, rule, sampling, count)
+    if not all_provable:
+        proved &= unsteered
     if bool(proved.all()):
-        return Choices(kept, tokens)
+        return kept, tokens
     unproved = (~proved).nonzero().squeeze(1)
-    exact = _over_vocabulary(logits, rows[unproved], rule, sampling)
-    width = max(kept.shape[1], exact.kept.shape[1])
-    kept, tokens = (torch.nn.functional.pad(t, (0, width - t.shape[1])) for t in (kept, tokens))
-    kept[unproved], tokens[unproved] = 0.0, 0
-    kept[unproved, : exact.kept.shape[1]], tokens[unproved, : exact.kept.shape[1]] = exact.kept, exact.tokens
-    return Choices(kept, tokens)
+    exact_kept, exact_tokens = _over_vocabulary(logits, rows[unproved], rule, sampling)
+    width = max(kept.shape[1], exact_kept.shape[1])
+    kept, tokens, exact_kept, exact_tokens = (
+        pad(table, (0, width - table.shape[1])) for table in (kept, tokens, exact_kept, exact_tokens)
+    )
+    kept[unproved], tokens[unproved] = exact_kept, exact_tokens
+    return kept, tokens
 
 
-def combined(logits: Tensor, rows: Tensor, rule: Combine) -> tuple[Tensor, Tensor]:
-    """The main prompts' and the combined distributions over the vocabulary, ``(groups, vocab)`` float32."""
+def full_distributions(logits: Tensor, rows: Tensor, rule: Rule) -> tuple[Tensor, Tensor]:
+    """The main prompts' distributions and those of the rule (D3), both ``(groups, vocab)`` float32."""
     distinct, indices = torch.unique(rows, return_inverse=True)
     padded = int(distinct[0] < 0)
     probabilities = torch.softmax(logits[distinct[padded:]], dim=1, dtype=torch.float32)
@@ -74,18 +68,21 @@ def combined(logits: Tensor, rows: Tensor, rule: Combine) -> tuple[Tensor, Tenso
     return p_main, _steered(rule, p_main, counter_maximum(probabilities, indices[:, 1:]), rows)
 
 
-def _over_vocabulary(logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling) -> Choices:
-    kept, tokens = truncate(combined(logits, rows, rule)[1], sampling.top_k, sampling.top_p)
+def _over_vocabulary(logits: Tensor, rows: Tensor, rule: Rule, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """The choices among all tokens, without the columns in which all probabilities are 0."""
+    _, p_steered = full_distributions(logits, rows, rule)
+    kept, tokens = truncate(p_steered, sampling.top_k, sampling.top_p)
     most = max(1, int((kept > 0).sum(dim=1).max())) if kept.numel() else 1
-    return Choices(kept[:, :most], tokens[:, :most])
+    return kept[:, :most], tokens[:, :most]
 
 
 def _over_candidates(
-    logits: Tensor, rows: Tensor, rule: Combine, sampling: Sampling, count: int
+    logits: Tensor, rows: Tensor, rule: Rule, sampling: Sampling, count: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The choices among the ``count`` likeliest tokens of each main prompt: probabilities and token ids.
 
-    The third result is a mask of the groups for which the whole vocabulary provably gives the same choices.
+    The third result, ``(groups,)``, is whether the whole vocabulary provably gives the same choices, for a
+    group without counter-prompts or for a rule that favours the main prompt's tokens.
     """
     normaliser = normalisers(logits)
     main = rows[:, 0]
@@ -104,14 +101,13 @@ def _over_candidates(
     weights = _steered(rule, p_main, p_counter, rows)
     inside, outside = weights[:, :-1], weights[:, -1]
     kept, choices = truncate(inside, sampling.top_k, sampling.top_p)
-    last = choices.gather(1, (kept > 0).sum(dim=1, keepdim=True).clamp_(min=1) - 1)
+    # Proved if the last token that top-k or top-p keeps outweighs the bound of every other token.
     if sampling.top_k:
         last = choices[:, -1:]
-    # Proved if the last token that is kept outweighs the bound of every token that is no candidate.
+    else:
+        last = choices.gather(1, (kept > 0).sum(dim=1, keepdim=True).clamp_(min=1) - 1)
     proved = (inside.gather(1, last).squeeze(1) > outside) | (outside == 0)
-    if rows.shape[1] > 1 and not (sampling.top_k and favours_main(rule)):
-        proved &= rows[:, 1] < 0
-    if not sampling.top_k:  # of groups without counter-prompts, whose weights are their probabilities
+    if not sampling.top_k:  # the weights of groups without counter-prompts are probabilities
         proved &= inside.sum(dim=1) >= sampling.top_p
     return kept, tokens.gather(1, choices), proved
 
@@ -121,38 +117,36 @@ def _probabilities(logits: Tensor, normaliser: Tensor) -> Tensor:
     return (logits.float() - largest).sub_(rest).exp_()
 
 
-def _steered(rule: Combine, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> Tensor:
-    """The rule's distribution for groups with counter-prompts, the main prompt's for the others."""
+def _steered(rule: Rule, p_main: Tensor, p_counter: Tensor, rows: Tensor) -> Tensor:
+    """What the rule makes of groups with counter-prompts; the others keep ``p_main``."""
     steered = (rows[:, 1:] >= 0).any(dim=1)
     if not bool(steered.any()):
         return p_main
     if bool(steered.all()):
-        return _rule_weights(rule, p_main, p_counter)
+        return _checked_weights(rule, p_main, p_counter)
     result = p_main.clone()
-    result[steered] = _rule_weights(rule, p_main[steered], p_counter[steered])
+    result[steered] = _checked_weights(rule, p_main[steered], p_counter[steered])
     return result
 
 
-def _rule_weights(rule: Combine, p_main: Tensor, p_counter: Tensor) -> Tensor:
-    """The weights that a rule returns, checked: the rule may be the caller's own."""
-    combined = rule(p_main, p_counter)
-    if not isinstance(combined, Tensor) or combined.shape != p_main.shape:
-        returned = tuple(combined.shape) if isinstance(combined, Tensor) else type(combined).__name__
+def _checked_weights(rule: Rule, p_main: Tensor, p_counter: Tensor) -> Tensor:
+    """The weights that a rule returns, checked, as the rule may be the caller's own."""
+    weights = rule(p_main, p_counter)
+    if not isinstance(weights, Tensor) or weights.shape != p_main.shape:
+        returned = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
         raise SettingsError(
             f"the rule {rule_name(rule)} must return a tensor of the shape of its arguments, "
             f"{tuple(p_main.shape)}, not {returned}"
         )
-    if not is_built_in(rule) and not _are_weights(combined):
+    if is_built_in(rule):
+        return weights
+    sums = weights.sum(-1)
+    if not bool((weights >= 0).all() and (sums > 0).all() and sums.isfinite().all()):
         raise SettingsError(
             f"the rule {rule_name(rule)} must return finite weights of at least 0, some above 0; they are "
-            f"from {float(combined.min()):g} to {float(combined.max()):g}"
+            f"from {float(weights.min()):g} to {float(weights.max()):g}"
         )
-    return combined
-
-
-def _are_weights(combined: Tensor) -> bool:
-    sums = combined.sum(-1)
-    return bool((combined >= 0).all() and (sums > 0).all() and sums.isfinite().all())
+    return weights
 
 
 def normalisers(logits: Tensor) -> Tensor:
