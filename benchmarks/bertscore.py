@@ -17,8 +17,8 @@ import torch
 
 from common import write
 from pairsmith.core.model_names import MINILM
-from pairsmith.data.paraphrases import read_paraphrases
-from pairsmith.metrics.pair_scores import pair_scores
+from pairsmith.data.paraphrases import Paraphrase, read_paraphrases
+from pairsmith.metrics.bertscore import BertScorer
 from pairsmith.models.token_vectors import load_token_encoder
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=500)
     args = parser.parse_args()
     paraphrases = read_paraphrases(args.data / "mrpc" / "msr_paraphrase_test.txt")
-    pairs = [(pair.sentence1, pair.sentence2) for pair in islice(paraphrases, args.pairs)]
+    pairs = list(islice(paraphrases, args.pairs))
     differences = {layer: difference(pairs, layer) for layer in args.layers}
     print(differences)
     if args.json:
@@ -38,16 +38,16 @@ def main() -> None:
         write(args.json, {"settings": settings, "results": {"largest difference": differences}})
 
 
-def difference(pairs: list[tuple[str, str]], layer: int) -> float:
+def difference(pairs: list[Paraphrase], layer: int) -> float:
     """The largest one between F of the two, by the vectors of a layer."""
     package: Any = importlib.import_module("bert_score.utils")
     encoder = load_token_encoder(MINILM, device="cpu")
-    scores = pair_scores(encoder, pairs, [layer], special_tokens=False)[:, 0]
+    scores = BertScorer(encoder, special_tokens=False).scores(pairs, [layer])[:, 0]
     network, tokenizer = encoder.model.eval(), encoder.tokenizer
     network.encoder.layer = torch.nn.ModuleList(list(network.encoder.layer)[:layer])
     weights: dict[int, float] = defaultdict(lambda: 1.0)
     weights |= {tokenizer.sep_token_id: 0.0, tokenizer.cls_token_id: 0.0}
-    second, first = [other for _, other in pairs], [one for one, _ in pairs]
+    second, first = [pair.sentence2 for pair in pairs], [pair.sentence1 for pair in pairs]
     theirs = package.bert_cos_score_idf(
         network, second, first, tokenizer, weights, device="cpu", verbose=False
     )[..., 2]

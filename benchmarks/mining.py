@@ -306,9 +306,9 @@ def right_summaries(rows: Sequence[Mapping[str, Any]], documents: Sequence[Docum
         some = rows[:best]
         rouge = abstractiveness([row["output"] for row in some], [row["input"] for row in some])
         figures |= {
-            f"rouge1 precision@{best}": round(rouge.rouge1, 2),
-            f"rouge2 precision@{best}": round(rouge.rouge2, 2),
-            f"rougeL precision@{best}": round(rouge.rouge_l, 2),
+            f"rouge1 precision@{best}": round(rouge.mean("rouge1"), 2),
+            f"rouge2 precision@{best}": round(rouge.mean("rouge2"), 2),
+            f"rougeL precision@{best}": round(rouge.mean("rougeL"), 2),
         }
     return figures
 

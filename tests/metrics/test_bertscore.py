@@ -4,8 +4,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.metrics.bertscore import bertscore
-from pairsmith.metrics.pair_scores import pair_scores
+from pairsmith.core.errors import ModelError
+from pairsmith.data.paraphrases import Paraphrase
+from pairsmith.metrics.bertscore import BertScorer, bertscore
 from pairsmith.models.token_vectors import load_token_encoder
 
 PAIRS = [
@@ -80,7 +81,7 @@ def test_several_layers_and_padding_change_nothing(lengths, layers, seed):
 
 def test_scores_of_pairs_are_those_of_each_alone_by_each_layer(tiny_bert):
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
-    scores = pair_scores(encoder, PAIRS, [0, 2])
+    scores = BertScorer(encoder).scores([Paraphrase(*pair, None) for pair in PAIRS], [0, 2])
     assert scores.shape == (3, 2)
     for row, (first, second) in enumerate(PAIRS):
         states = [
@@ -94,8 +95,8 @@ def test_scores_of_pairs_are_those_of_each_alone_by_each_layer(tiny_bert):
 
 def test_without_special_tokens_begin_and_end_do_not_count(tiny_bert):
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
-    (first, second), told = PAIRS[0], []
-    scores = pair_scores(encoder, [(first, second)], [1], special_tokens=False, advance=told.append)
+    first, second = PAIRS[0]
+    scores = BertScorer(encoder, special_tokens=False).scores([Paraphrase(first, second, None)], [1])
     states = [
         encoder.model(**encoder.features([text]), output_hidden_states=True).hidden_states[1][0].detach()
         for text in (first, second)
@@ -104,8 +105,13 @@ def test_without_special_tokens_begin_and_end_do_not_count(tiny_bert):
     cosines = a @ b.T
     one, other = cosines.amax(dim=1)[1:-1].mean(), cosines.amax(dim=0)[1:-1].mean()
     assert scores[0, 0] == pytest.approx(float(2 * one * other / (one + other)), abs=1e-5)
-    assert told == [1]
 
 
-def test_no_pairs_have_no_scores(tiny_bert):
-    assert pair_scores(load_token_encoder(str(tiny_bert), device="cpu"), [], [1]).shape == (0, 1)
+def test_vectors_that_are_not_finite_are_refused(tiny_bert):
+    encoder = load_token_encoder(str(tiny_bert), device="cpu")
+    with torch.no_grad():
+        encoder.model.encoder.layer[1].output.dense.weight.fill_(torch.nan)
+    pairs = [Paraphrase(*pair, None) for pair in PAIRS]
+    assert BertScorer(encoder).scores(pairs, [1]).shape == (3, 1)
+    with pytest.raises(ModelError, match="the encoder gives vectors that are not finite"):
+        BertScorer(encoder).scores(pairs, [1, 2])

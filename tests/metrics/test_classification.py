@@ -8,9 +8,9 @@ from pairsmith.metrics import classification
 from pairsmith.metrics.classification import (
     accuracy,
     binary_counts,
-    binary_f1,
     confusion_matrix,
     f1_draws,
+    f1_of_counts,
     macro_f1,
     precision_recall_f1,
     resampled,
@@ -63,10 +63,12 @@ def test_resamples_have_as_many_rows_and_vary_as_rows_drawn_one_by_one(monkeypat
 
 
 def test_f1_of_the_positive_class_by_hand():
-    predictions = np.array([True, True, False, False])
-    assert binary_f1(predictions, np.array([True, False, True, False])) == 0.5
-    assert binary_f1(~predictions & predictions, predictions) == 0.0
-    assert binary_f1(~predictions & predictions, ~predictions & predictions) == 0.0
+    def f1(predicted, positive):
+        return f1_of_counts(binary_counts(np.array(predicted), np.array(positive)).sum(axis=0))
+
+    assert f1([True, True, False, False], [True, False, True, False]) == 0.5
+    assert f1([False, False], [True, False]) == 0.0
+    assert f1([False, False], [False, False]) == 0.0
 
 
 def test_the_f1_of_a_resample_is_scikit_learns_of_the_rows_drawn():

@@ -56,19 +56,11 @@ def macro_f1(table: ConfusionCounts) -> Float64s:
     return mean
 
 
-def binary_f1(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> float:
-    """The F1 of the positive class, in [0, 1], of n predictions (Q9).
+def binary_counts(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> F1Counts:
+    """What each of n predictions adds to the counts of ``f1_of_counts``, for the positive class (Q9).
 
     ``predicted`` and ``positive`` are ``(n,)`` bool: whether each row is predicted to be positive, and
-    whether it is. F1 is 0 if no row is either.
-    """
-    return float(f1_of_counts(binary_counts(predicted, positive).sum(axis=0)))
-
-
-def binary_counts(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> F1Counts:
-    """What each of n predictions adds to the counts of ``f1_of_counts``, for the positive class: ``(n, 3)``.
-
-    The arguments are those of ``binary_f1``.
+    whether it is. The result is ``(n, 3)`` int64.
     """
     return np.stack([predicted & positive, predicted, positive], axis=1).astype(np.int64)
 

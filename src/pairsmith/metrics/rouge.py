@@ -27,33 +27,27 @@ _TYPES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
 
 @dataclass(frozen=True, slots=True)
 class RougeScores:
-    """The means of ROUGE scores ×100, in [0, 100], over ``count`` summaries.
+    """ROUGE scores ×100, in [0, 100], of n summaries.
 
     Attributes:
-        rouge1: the mean of ROUGE-1, which counts common words.
-        rouge2: the mean of ROUGE-2, which counts common pairs of consecutive words.
-        rouge_l: the mean of ROUGE-L, from the longest common subsequence of the two texts.
-        rouge_lsum: the mean of ROUGE-Lsum, which compares texts line by line: it counts the words of each
-            line of the reference that are in common subsequences with lines of the summary. For texts of one
-            line it equals ROUGE-L. None if it was not computed.
-        count: the number of summaries.
+        per_text: the scores of all summaries by the usual names: ``rouge1`` counts common words, ``rouge2``
+            common pairs of consecutive words; ``rougeL`` is computed from the longest common subsequence of
+            the two texts; ``rougeLsum`` compares texts line by line, and counts the words of each line of the
+            reference that are in common subsequences with lines of the summary.
         settings: the package, its version and its options, for the results file.
-        per_text: for each of ROUGE's usual names, such as ``rougeL``, the scores ×100 of all summaries.
     """
 
-    rouge1: float
-    rouge2: float
-    rouge_l: float
-    rouge_lsum: float | None
-    count: int
-    settings: Mapping[str, Any]
-    per_text: Mapping[str, tuple[float, ...]] = field(default_factory=dict, repr=False)
+    per_text: Mapping[str, tuple[float, ...]]
+    settings: Mapping[str, Any] = field(repr=False)
+
+    def mean(self, name: str) -> float:
+        """The mean over the summaries of the score with this name."""
+        return math.fsum(self.per_text[name]) / len(self.per_text[name])
 
     def to_json(self) -> dict[str, Any]:
         """The entries of a results file: the means, rounded to four decimal places, by ROUGE's names."""
-        named = zip(_TYPES, (self.rouge1, self.rouge2, self.rouge_l, self.rouge_lsum), strict=True)
-        figures = {name: round(value, 4) for name, value in named if value is not None}
-        return figures | {"count": self.count, "settings": dict(self.settings)}
+        means = {name: round(self.mean(name), 4) for name in self.per_text}
+        return means | {"count": len(self.per_text["rouge1"]), "settings": dict(self.settings)}
 
 
 _UNCOUNTED = re.compile(r"[^\W_a-z0-9]")
@@ -135,8 +129,7 @@ def _scores(
         "rougeL": "over the whole text",
         "rougeLsum": "over lines",
     }
-    one, two, longest, *lines = (math.fsum(figures) / len(figures) for figures in by_type.values())
-    return RougeScores(one, two, longest, lines[0] if lines else None, len(texts), settings, by_type)
+    return RougeScores(by_type, settings)
 
 
 def _scorer(types: Sequence[str], words: RougeWords) -> Any:

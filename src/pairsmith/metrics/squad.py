@@ -4,27 +4,12 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.text.words import is_unspaced
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
-
-
-@dataclass(frozen=True, slots=True)
-class QaScores:
-    """Scores ×100, in [0, 100], over ``count`` questions."""
-
-    exact: float  # the percentage of questions whose prediction is an exact match
-    f1: float  # the mean of the largest F1 of each prediction with one of its gold answers
-    count: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The entries of a results file, with scores rounded to four decimal places."""
-        return {"exact": round(self.exact, 4), "f1": round(self.f1, 4), "count": self.count}
 
 
 def normalized(answer: str) -> str:
@@ -53,13 +38,13 @@ def squad_warning(golds: Sequence[Sequence[str]]) -> str:
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> bool:
-    """Whether the ``normalized`` prediction equals a normalized gold answer; ``golds`` has at least one."""
+    """Whether the ``normalized`` prediction equals a normalized gold answer, of at least one (M11, Q7)."""
     _check(golds)
     return normalized(prediction) in [normalized(gold) for gold in golds]
 
 
 def f1(prediction: str, golds: Sequence[str]) -> float:
-    """The largest F1, in [0, 1], of the prediction with a gold answer; ``golds`` has at least one.
+    """The largest F1, in [0, 1], of the prediction with one of ``golds``, at least one (M11, Q7).
 
     F1 is the harmonic mean of precision and recall of the words in the ``normalized`` texts; a common word
     counts as often as it occurs in both. F1 is 0 if the texts have no common word, also if both are empty,
@@ -70,27 +55,20 @@ def f1(prediction: str, golds: Sequence[str]) -> float:
     return max(_f1_of_words(words, normalized(gold).split()) for gold in golds)
 
 
-def qa_scores(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> QaScores:
-    """Score the predictions for n questions against their gold answers (M11, Q7).
+def mean_f1(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> float:
+    """The mean F1 ×100, in [0, 100], of the predictions for n questions, at least one (M11, Q7).
 
     Args:
         predictions: the predicted answer to each question; empty if the model gave none.
         golds: for each question, its gold answers, at least one.
 
     Raises:
-        InputError: there are no questions, or a question has no gold answer.
+        InputError: a question has no gold answer.
     """
-    if len(predictions) != len(golds):
-        raise ValueError(f"expected a prediction for each question, got {len(predictions)} for {len(golds)}")
-    if not golds:
-        raise InputError("there are no questions, so there is nothing to score; expected one or more")
     for number, answers in enumerate(golds, start=1):
         if not answers:
             raise InputError(f"question {number} of {len(golds)} has no gold answer; drop it first")
-    pairs = list(zip(predictions, golds, strict=True))
-    exact_total = sum(exact_match(prediction, answers) for prediction, answers in pairs)
-    f1_total = sum(f1(prediction, answers) for prediction, answers in pairs)
-    return QaScores(100.0 * exact_total / len(pairs), 100.0 * f1_total / len(pairs), len(pairs))
+    return 100.0 * sum(f1(*both) for both in zip(predictions, golds, strict=True)) / len(golds)
 
 
 def _check(golds: Sequence[str]) -> None:

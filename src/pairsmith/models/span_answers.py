@@ -133,7 +133,7 @@ def answer_with_span_encoder(
             starts, ends = (torch.split(vectors, counts) for vectors in start_end)
             encoded = text_vectors(encoder, batch)
             for text, tokens, start, end in zip(batch, encoded, starts, ends, strict=True):
-                answers = _answers(text, tokens, start, end, max_answer_tokens)
+                answers = answers_on_text(text, tokens, start, end, max_answer_tokens)
                 predictions.update(zip(numbers_of[text], answers, strict=True))
                 advance(len(answers))
     return [predictions[number] for number in range(len(contexts))]
@@ -154,10 +154,10 @@ def question_vectors(encoder: SpanEncoder, questions: Sequence[str]) -> tuple[Te
     return starts, ends
 
 
-def _answers(
+def answers_on_text(
     text: str, tokens: TextVectors, starts: Tensor, ends: Tensor, max_tokens: int
 ) -> list[Prediction]:
-    """The answers to the questions on one text, from f_start and f_end of each, ``(questions, d)``."""
+    """The answers to the questions on one text, from f_start and f_end of each, ``(questions, d)`` (Q7)."""
     if not len(tokens.offsets):
         return [Prediction("", 0, 0.0)] * len(starts)
     start, end = span_logits(tokens.vectors[None], starts, ends, [len(starts)])

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from pairsmith.core.errors import ModelError
 from pairsmith.data.squad import Question
-from pairsmith.metrics.squad import qa_scores
+from pairsmith.metrics.squad import mean_f1
 from pairsmith.models.reader import Prediction
 
 
@@ -24,6 +24,6 @@ def validation_f1(
         )
     except ModelError:  # the training diverged, which is reported at its end
         return None
-    return qa_scores(
+    return mean_f1(
         [prediction.text for prediction in predictions], [question.golds for question in questions]
-    ).f1
+    )

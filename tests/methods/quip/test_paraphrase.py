@@ -14,11 +14,13 @@ from pairsmith.methods.quip.paraphrase import (
     detect_paraphrases,
     draw_paraphrases,
     fine_tune,
+    labels_of,
     last_layers,
     layer_correlations,
     predict_frozen,
     usual_layer,
 )
+from pairsmith.metrics.bertscore import BertScorer
 from pairsmith.models.token_vectors import load_token_encoder
 
 TEXTS = ["A man is playing.", "A woman is slicing an onion.", "Two dogs run.", "They said so.", "It is cold."]
@@ -63,11 +65,12 @@ def test_a_layer_is_as_good_as_its_correlations_are_on_average():
     judgements = {name: [GradedPair(name, str(score), score) for score in people] for name in "abc"}
     by_layer = {"a": [[0, 1, 2], [0, 1, 2]], "b": [[0, 1, 2], [0, 1, 2]], "c": [[2, 1, 0], [0, 2, 1]]}
 
-    def score(pairs, layers):
+    def scores(pairs, layers, _):
         assert list(layers) == [1, 2, 3]
         return np.array([*by_layer[pairs[0].sentence1], [7, 7, 7]], float).T
 
-    correlations = layer_correlations(score, judgements, 3)
+    scorer = SimpleNamespace(encoder=SimpleNamespace(layers=3), scores=scores)
+    correlations = layer_correlations(scorer, judgements)
     assert [correlations[1], correlations[2]] == pytest.approx([1 / 3, 2.5 / 3])
     assert np.isnan(correlations[3])
     assert best_layer(correlations) == 2
@@ -106,7 +109,7 @@ def test_tuning_moves_the_encoder_and_leaves_it_able(tiny_bert):
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
     before = {name: value.clone() for name, value in encoder.model.state_dict().items()}
     pairs = [Paraphrase(a, b, a == b) for a in TEXTS[:3] for b in TEXTS[:3]]
-    head = fine_tune(encoder, pairs, last_layers(encoder), seed=1)
+    head = fine_tune(BertScorer(encoder), pairs, last_layers(encoder), seed=1)
     after = encoder.model.state_dict()
     assert any(not torch.equal(before[name], after[name]) for name in before)
     assert not encoder.model.training
@@ -131,7 +134,7 @@ def test_tuning_makes_20_passes_in_batches_of_16_with_the_papers_adam(tiny_bert,
     monkeypatch.setattr(Head, "forward", recorded_forward)
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
     pairs = [Paraphrase(a, b, a == b) for a in TEXTS[:4] for b in TEXTS]
-    fine_tune(encoder, pairs, last_layers(encoder), seed=1)
+    fine_tune(BertScorer(encoder), pairs, last_layers(encoder), seed=1)
     assert groups == [{"lr": 1e-5, "betas": (0.9, 0.98), "eps": 1e-6, "weight_decay": 0}] * 40
     assert sizes == [16, 4] * 20
 
@@ -150,24 +153,23 @@ def test_paraphrases_are_detected_without_files_or_settings(tiny_bert):
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
     before = {name: value.clone() for name, value in encoder.model.state_dict().items()}
     pairs = [Paraphrase(a, b, a == b) for a in TEXTS[:3] for b in TEXTS[:3]]
-    detected = detect_paraphrases(encoder, pairs, train={13: pairs, 21: pairs[:5]}, tune=True)
-    assert (detected.layer, detected.correlations, detected.auroc) == (2, {}, 1.0)
-    assert detected.scores.shape == (9,)
-    assert list(detected.few_shot) == ["frozen", "tuned"]
-    assert detected.few_shot["frozen"] == {13: 1.0, 21: 1.0}
-    assert list(detected.few_shot["tuned"]) == [13, 21]
+    scorer, train = BertScorer(encoder), {13: pairs, 21: pairs[:5]}
+    scores, predictions = detect_paraphrases(scorer, pairs, 2, train, tune=True)
+    assert np.array_equal(scores > 0.999, labels_of(pairs))
+    assert [list(by_split) for by_split in predictions.values()] == [[13, 21], [13, 21]]
+    assert all(np.array_equal(predictions["frozen"][split], labels_of(pairs)) for split in train)
+    assert predictions["tuned"][13].shape == (9,)
     assert all(torch.equal(value, before[name]) for name, value in encoder.model.state_dict().items())
+    alone, none = detect_paraphrases(scorer, pairs, 2, {})
+    assert np.array_equal(alone, scores)
+    assert none == {}
 
 
 @pytest.mark.slow
-def test_one_layer_that_the_encoder_has_is_wanted(tiny_bert):
+def test_a_layer_that_the_encoder_does_not_have_is_refused(tiny_bert):
     encoder, pairs = load_token_encoder(str(tiny_bert), device="cpu"), [Paraphrase("A", "B", True)]
     for layer in (-1, 3):
         with pytest.raises(
             SettingsError, match=f"layer is {layer}, but the encoder has 2 layers; give a number"
         ):
-            detect_paraphrases(encoder, pairs, layer=layer)
-    with pytest.raises(SettingsError, match="layer and judgements both choose the layer"):
-        detect_paraphrases(encoder, pairs, layer=1, judgements={})
-    with pytest.raises(InputError, match="there are no judgements"):
-        detect_paraphrases(encoder, pairs, judgements={})
+            detect_paraphrases(BertScorer(encoder), pairs, layer, {})

@@ -13,7 +13,7 @@ from tests.resamples import loop_interval
 from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.paraphrases import Paraphrase, paraphrase_pairs, with_negatives
-from pairsmith.metrics.pair_scores import pair_scores
+from pairsmith.metrics.bertscore import BertScorer
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
@@ -62,7 +62,7 @@ def test_equal_texts_are_above_all_others(tmp_path, tiny_bert, data):
 def test_the_layer_is_the_one_that_people_agree_with(tmp_path, tiny_bert, data, layer):
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
     pairs = [(TEXTS[0], text) for text in TEXTS[1:]]
-    every = pair_scores(encoder, pairs, [1, 2]).astype(float)
+    every = BertScorer(encoder).scores([Paraphrase(*pair, None) for pair in pairs], [1, 2])
     people = every[:, layer - 1] - 0.9 * every[:, 2 - layer]
     path = tmp_path / "judged.tsv"
     rows = [f"{a}\t{b}\t{score}\n" for (a, b), score in zip(pairs, people.tolist(), strict=True)]
@@ -80,7 +80,7 @@ def test_each_language_counts_alike_in_the_choice_of_the_layer(tmp_path, tiny_be
     """The mean of the languages' correlations, not the correlation over all rows (Q8)."""
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
     pairs = [(a, b) for a in TEXTS for b in TEXTS if a != b]
-    every = pair_scores(encoder, pairs, [1, 2]).astype(float)
+    every = BertScorer(encoder).scores([Paraphrase(*pair, None) for pair in pairs], [1, 2])
     languages = ["de-en"] * 15 + ["fi-en"] * 5
     people = np.concatenate([every[:15, 0], 50 + 30 * every[15:, 1]])  # on another scale
     path = tmp_path / "judged.tsv"

@@ -121,4 +121,4 @@ def rouge_l(generator: TextGenerator, examples: Sequence[Example], options: Summ
     references = [example.output for example in examples]
     # Where ROUGE does not see the letters, the figures would all be near 0, and any step as good as another.
     words: RougeWords = "any" if rouge_warning(references) else "english"
-    return rouge_scores(written, references, words).rouge_l
+    return rouge_scores(written, references, words).mean("rougeL")

@@ -4,10 +4,9 @@ people's judgements -> the layer that agrees with them best -> BERTScores of the
 a few labelled pairs -> BERTScores of the last layers -> logistic regression, or fine-tuning -> F1
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,14 +16,11 @@ from torch import Tensor, nn
 from pairsmith.core.arrays import Float64s
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.progress import Progress, Silent
+from pairsmith.core.progress import Progress
 from pairsmith.data.paraphrases import Paraphrase
 from pairsmith.data.schemas import GradedPair
-from pairsmith.metrics.auroc import auroc
-from pairsmith.metrics.classification import binary_f1
+from pairsmith.metrics.bertscore import BertScorer
 from pairsmith.metrics.correlation import pearson
-from pairsmith.metrics.pair_scores import batch_scores, pair_features, pair_scores
-from pairsmith.models.encode import not_finite
 from pairsmith.models.token_vectors import TokenEncoder
 
 LAYERS = 8
@@ -44,134 +40,55 @@ EPSILON = 1e-8
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class DetectedParaphrases:
-    """The BERTScores of n pairs, and how well they tell paraphrases from other pairs.
-
-    Attributes:
-        layer: the layer whose vectors were compared.
-        correlations: for each layer from 1 on, the correlation of its scores with people's judgements, from
-            -1 to 1; NaN if it is undefined. Empty without judgements (Q8).
-        scores: the BERTScore F of each pair, ``(n,)`` float64, at most 1.
-        auroc: how well the scores rank paraphrases above other pairs, from 0 to 1; NaN if all pairs have
-            the same label.
-        few_shot: F1 after training, from 0 to 1, first by ``frozen`` or ``tuned``, then by split; empty
-            without training pairs (Q9).
-        predictions: whether each pair is predicted to be paraphrases, ``(n,)`` bool, for each of
-            ``few_shot``.
-    """
-
-    layer: int
-    correlations: Mapping[int, float]
-    scores: Float64s
-    auroc: float
-    few_shot: Mapping[str, Mapping[int, float]]
-    predictions: Mapping[str, Mapping[int, Bools]]
-
-
 def detect_paraphrases(
-    encoder: TokenEncoder,
+    scorer: BertScorer,
     pairs: Sequence[Paraphrase],
+    layer: int,
+    train: Mapping[int, Sequence[Paraphrase]],
     *,
-    layer: int | None = None,
-    judgements: Mapping[str, Sequence[GradedPair]] | None = None,
-    train: Mapping[int, Sequence[Paraphrase]] | None = None,
     tune: bool = False,
-    special_tokens: bool = True,
-    batch_tokens: int | None = None,
     progress: Progress | None = None,
-) -> DetectedParaphrases:
-    """Score pairs of texts by BERTScore, and measure how well the scores detect paraphrases (Q8, Q9).
+) -> tuple[Float64s, dict[str, dict[int, Bools]]]:
+    """Score n pairs of texts by BERTScore (Q8), and classify them after few-shot training (Q9).
 
     Args:
-        encoder: the encoder of the tokens; it is put into evaluation mode, and not trained.
-        pairs: labelled pairs.
-        layer: the layer whose vectors are compared, from 0 to ``encoder.layers``; None: the layer that agrees
-            best with ``judgements`` or, without judgements, ``usual_layer``.
-        judgements: pairs of translations with people's scores, by language pair.
+        scorer: has the encoder, which is put into evaluation mode, and not trained.
+        pairs: labelled pairs, whose labels are not used.
+        layer: the layer whose vectors are compared, from 0 to ``encoder.layers``.
         train: labelled training pairs by the number of their split, which is also the random seed of the
-            fine-tuning on that split.
+            fine-tuning on that split; may be empty.
         tune: whether to fine-tune a copy of the encoder on each split as well.
-        special_tokens: whether the means of BERTScore include special tokens, as QUIP's do.
-        batch_tokens: most tokens in a batch, padding included; None: what suits the device.
         progress: shows how far the scoring is; by default nothing is shown.
 
+    Returns:
+        The BERTScore F of each pair with ``layer``, ``(n,)`` float64, at most 1; and whether each pair is
+        predicted to be paraphrases, ``(n,)`` bool, first by ``frozen`` or ``tuned``, then by split; empty
+        without training pairs.
+
     Raises:
-        InputError: ``judgements`` is empty.
         ModelError: the encoder gives vectors that are not finite.
-        SettingsError: the encoder has no such layer, or ``layer`` and ``judgements`` are both given.
+        SettingsError: the encoder has no such layer.
     """
-    if layer is not None and judgements is not None:
-        raise SettingsError("layer and judgements both choose the layer; give only one of them")
-    if judgements is not None and not judgements:
-        raise InputError("there are no judgements; give some, or None for the usual layer")
-    if layer is not None and not 0 <= layer <= encoder.layers:
+    if not 0 <= layer <= scorer.encoder.layers:
         raise SettingsError(
-            f"layer is {layer}, but the encoder has {encoder.layers} layers; give a number from 0 to "
-            f"{encoder.layers}"
+            f"layer is {layer}, but the encoder has {scorer.encoder.layers} layers; give a number from 0 to "
+            f"{scorer.encoder.layers}"
         )
-    score = partial(paraphrase_scores, special_tokens=special_tokens, batch_tokens=batch_tokens)
-    # Choose the layer whose vectors are compared (Q8).
-    correlations: Mapping[int, float] = {}
-    if judgements is not None:
-        correlations = layer_correlations(
-            partial(score, encoder, progress=progress), judgements, encoder.layers
-        )
-        layer = best_layer(correlations)
-    elif layer is None:
-        layer = usual_layer(encoder.layers)
-    # BERTScores by this layer (Q8). With labelled pairs, those by the last layers are features, too (Q9).
-    layers = last_layers(encoder)
-    by_layer = score(encoder, pairs, [layer, *(layers if train else ())], progress=progress)
-    scores, features, gold = by_layer[:, 0], by_layer[:, 1:], labels_of(pairs)
-
-    # Classifiers that learn from a few labelled pairs (Q9).
-    def frozen(examples: Sequence[Paraphrase], _: int) -> Bools:
-        return predict_frozen(score(encoder, examples, layers), labels_of(examples), features)
-
-    def tuned(examples: Sequence[Paraphrase], seed: int) -> Bools:
-        copy = TokenEncoder(deepcopy(encoder.model).float(), encoder.tokenizer, encoder.max_length)
-        head = fine_tune(copy, examples, layers, seed=seed, special_tokens=special_tokens)
-        return head.predict(score(copy, pairs, layers, progress=progress))
-
-    ways = {"frozen": frozen} | ({"tuned": tuned} if tune else {})
-    predictions = {
-        name: {seed: predict(examples, seed) for seed, examples in (train or {}).items()}
-        for name, predict in ways.items()
-        if train
-    }
-    few_shot = {
-        name: {split: binary_f1(predicted, gold) for split, predicted in by_split.items()}
-        for name, by_split in predictions.items()
-    }
-    return DetectedParaphrases(layer, correlations, scores, auroc(scores, gold), few_shot, predictions)
-
-
-def paraphrase_scores(
-    encoder: TokenEncoder,
-    pairs: Sequence[Paraphrase | GradedPair],
-    layers: Sequence[int],
-    *,
-    special_tokens: bool,
-    batch_tokens: int | None,
-    progress: Progress | None = None,
-) -> Float64s:
-    """The BERTScore F of each pair by each of ``layers``, ``(pairs, layers)`` float64, at most 1 (Q8).
-
-    The scores are computed in float32, see ``pair_scores``. Raises a ``ModelError`` if one is not finite.
-    """
-    with (progress or Silent()).task("score", len(pairs), "pairs") as bar:
-        scores = pair_scores(
-            encoder,
-            [(pair.sentence1, pair.sentence2) for pair in pairs],
-            layers,
-            special_tokens=special_tokens,
-            batch_tokens=batch_tokens,
-            advance=bar.advance,
-        )
-    if not np.isfinite(scores).all():
-        raise not_finite("the encoder gives vectors")
-    return scores.astype(np.float64)
+    layers = last_layers(scorer.encoder)
+    by_layer = scorer.scores(pairs, [layer, *(layers if train else ())], progress)
+    scores, features = by_layer[:, 0], by_layer[:, 1:]
+    predictions: dict[str, dict[int, Bools]] = {}
+    if train:
+        predictions["frozen"] = {
+            split: predict_frozen(scorer.scores(examples, layers), labels_of(examples), features)
+            for split, examples in train.items()
+        }
+    if train and tune:
+        predictions["tuned"] = {
+            split: predict_tuned(scorer, examples, pairs, seed=split, progress=progress)
+            for split, examples in train.items()
+        }
+    return scores, predictions
 
 
 def labels_of(pairs: Sequence[Paraphrase]) -> Bools:
@@ -183,21 +100,18 @@ def labels_of(pairs: Sequence[Paraphrase]) -> Bools:
 
 
 def layer_correlations(
-    score: Callable[[Sequence[GradedPair], Sequence[int]], Float64s],
-    judgements: Mapping[str, Sequence[GradedPair]],
-    layers: int,
+    scorer: BertScorer, judgements: Mapping[str, Sequence[GradedPair]], progress: Progress | None = None
 ) -> dict[int, float]:
-    """For each layer from 1 to ``layers``, the correlation of its scores with people's judgements (Q8).
+    """For each layer from 1 on, the correlation of its BERTScores with people's judgements (Q8).
 
-    It is the mean of the Pearson correlations of all language pairs, the keys of ``judgements``: from -1 to
-    1, NaN if one of them is undefined. ``score`` returns the scores of n pairs by several layers,
-    ``(n, layers)`` float64, as ``paraphrase_scores`` does.
+    It is the mean of the Pearson correlations of all language pairs, the keys of ``judgements``, at least
+    one: from -1 to 1, NaN if one of them is undefined.
     """
-    numbers, by_language = range(1, layers + 1), []
+    layers, by_language = range(1, scorer.encoder.layers + 1), []
     for judged in judgements.values():
-        scores, gold = score(judged, numbers), np.array([pair.score for pair in judged])
+        scores, gold = scorer.scores(judged, layers, progress), np.array([pair.score for pair in judged])
         by_language.append([pearson(column, gold) for column in scores.T])
-    return dict(zip(numbers, np.mean(by_language, axis=0).tolist(), strict=True))
+    return dict(zip(layers, np.mean(by_language, axis=0).tolist(), strict=True))
 
 
 def best_layer(correlations: Mapping[int, float]) -> int:
@@ -253,13 +167,30 @@ def predict_frozen(features: Float64s, labels: Bools, test_features: Float64s) -
     return predicted
 
 
+def predict_tuned(
+    scorer: BertScorer,
+    examples: Sequence[Paraphrase],
+    pairs: Sequence[Paraphrase],
+    *,
+    seed: int,
+    progress: Progress | None = None,
+) -> Bools:
+    """Whether each of ``pairs`` is predicted to be paraphrases, ``(pairs,)``, after fine-tuning (Q9).
+
+    A copy of the encoder is trained on ``examples``, see ``fine_tune``.
+    """
+    copy = replace(scorer.encoder, model=deepcopy(scorer.encoder.model).float())
+    tuned, layers = replace(scorer, encoder=copy), last_layers(copy)
+    head = fine_tune(tuned, examples, layers, seed=seed)
+    return head.predict(tuned.scores(pairs, layers, progress))
+
+
 def fine_tune(
-    encoder: TokenEncoder,
+    scorer: BertScorer,
     pairs: Sequence[Paraphrase],
     layers: Sequence[int],
     *,
     seed: int,
-    special_tokens: bool = True,
     epochs: int = EPOCHS,
 ) -> "Head":
     """Train an encoder in place, and a head on the BERTScores of its layers, without dropout (Q9).
@@ -268,30 +199,26 @@ def fine_tune(
     ``(batch, layers)`` float32.
 
     Args:
-        encoder: of float32 weights; it is trained in evaluation mode, and left in it.
+        scorer: has the encoder, of float32 weights; it is trained in evaluation mode, and left in it.
         pairs: labelled pairs, at least two.
         layers: numbers of the layers, from 0 to ``encoder.layers``.
         seed: decides the order of the pairs.
-        special_tokens: whether the means of BERTScore include special tokens.
         epochs: number of passes over the pairs.
 
     Returns:
         the head, in evaluation mode.
     """
-    device = encoder.model.device
-    head = Head(len(layers)).to(device)
-    encoder.model.eval()
-    weights = [*encoder.model.parameters(), *head.parameters()]
+    model = scorer.encoder.model.eval()
+    head = Head(len(layers)).to(model.device).train()
+    weights = [*model.parameters(), *head.parameters()]
     optimizer = torch.optim.Adam(weights, lr=RATE, betas=(0.9, 0.98), eps=1e-6)
-    labels = torch.tensor([float(bool(pair.label)) for pair in pairs], device=device)
+    labels = torch.from_numpy(labels_of(pairs)).float().to(model.device)
     rng = np.random.default_rng(seed)
-    head.train()
     for _ in range(epochs):
         for rows in in_batches(rng.permutation(len(pairs)), BATCH):
             if len(rows) < 2:  # a single row cannot be standardised
                 continue
-            features = pair_features(encoder, [(pairs[i].sentence1, pairs[i].sentence2) for i in rows])
-            scores = batch_scores(encoder, features, layers, special_tokens=special_tokens)
+            scores = scorer.batch_scores(scorer.features([pairs[i] for i in rows]), layers)
             loss = nn.functional.binary_cross_entropy_with_logits(head(scores.T), labels[rows])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it

@@ -7,7 +7,7 @@ The scores come from a student or from a reader. In the baseline they are a mask
 log probabilities of two words.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,13 +25,11 @@ from pairsmith.models.encode import beginning, not_finite, results_by_length
 from pairsmith.models.heads import TextModel
 from pairsmith.models.reader import (
     Reader,
-    TextScores,
-    best_span,
     encode_questions,
     rows_of_questions,
     whole_text,
 )
-from pairsmith.models.span_answers import TextVectors, question_vectors, text_vectors
+from pairsmith.models.span_answers import TextVectors, answers_on_text, question_vectors, text_vectors
 from pairsmith.models.span_encoder import SpanEncoder, span_logits
 from pairsmith.models.teacher import window_scores
 
@@ -63,6 +61,12 @@ RATIONALE_TOKENS = 5
 """Longest rationale in tokens."""
 RATIONALES = 4
 """Index of the prompt whose answers are the rationales: the one that did best on SST-2 in the paper."""
+
+BestAnswer = Callable[[int, int], str]
+"""Finds the span, of at most ``RATIONALE_TOKENS``, that best answers a question, in one of some texts.
+
+Its arguments are the index of the text and the index of the question among ``questions_about``.
+"""
 
 Calibration = Literal["calibrated", "centred", "plain"]
 CALIBRATIONS: tuple[Calibration, ...] = ("calibrated", "centred", "plain")
@@ -157,21 +161,18 @@ def judge_by_questions(
     encoder.tokens.model.eval()
     with torch.inference_mode():
         vectors = question_vectors(encoder, questions_about(item))
-        neutral = scores_of(text_vectors(encoder, NEUTRAL), *vectors).mean(axis=1)  # (p, 2)
-        scores = np.empty((len(PROMPTS), len(texts), 2))
-        rationales: list[str] = []
-        with (progress or Silent()).task("judge", len(texts), "texts") as bar:
-            for first in range(0, len(texts), _AT_ONCE):
-                batch = texts[first : first + _AT_ONCE]
-                read = text_vectors(encoder, batch, batch_tokens=batch_tokens)
-                part = scores_of(read, *vectors)
-                scores[:, first : first + len(batch)] = part
-                rationales += [
-                    _rationale(*row, vectors)
-                    for row in zip(batch, read, rationale_questions(part, neutral), strict=True)
-                ]
-                bar.advance(len(batch))
-    return Judged(_finite(scores), neutral, rationales)
+
+    def read(batch: Sequence[str]) -> tuple[Float64s, BestAnswer]:
+        of_texts = text_vectors(encoder, batch, batch_tokens=batch_tokens)
+
+        def best_answer(number: int, question: int) -> str:
+            starts, ends = (side[question : question + 1] for side in vectors)
+            (answer,) = answers_on_text(batch[number], of_texts[number], starts, ends, RATIONALE_TOKENS)
+            return answer.text
+
+        return scores_of(of_texts, *vectors), best_answer
+
+    return _judged(read, texts, _AT_ONCE, progress)
 
 
 def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Float64s:
@@ -198,20 +199,6 @@ def rationale_questions(scores: Float64s, neutral: Float64s) -> list[int]:
     return [2 * RATIONALES + side for side in sides]
 
 
-def _rationale(text: str, read: TextVectors, question: int, vectors: tuple[Tensor, Tensor]) -> str:
-    """The span with the largest sum of the products of its start and its end with a question's vectors.
-
-    S(x, y), in contrast, adds the best start and the best end even if they form no span.
-    """
-    if not len(read.offsets):
-        return ""
-    starts, ends = (side[question : question + 1] for side in vectors)
-    start, end = span_logits(read.vectors[None], starts, ends, [1])
-    spans = best_span(start, end, torch.ones_like(start, dtype=torch.bool), RATIONALE_TOKENS)
-    begin, finish = int(read.offsets[spans.starts[0], 0]), int(read.offsets[spans.ends[0], 1])
-    return text[begin:finish].strip()
-
-
 def judge_by_reader(
     reader: Reader,
     texts: Sequence[str],
@@ -227,38 +214,50 @@ def judge_by_reader(
     ``judge_by_questions``.
     """
     reader.model.eval()
-    all_questions = questions_about(item)
+    questions = questions_about(item)
 
-    def read(batch: Sequence[str]) -> list[TextScores]:
-        """The scores of each text with each question, text by text."""
-        questions, contexts = all_questions * len(batch), [text for text in batch for _ in all_questions]
-        windows = encode_questions(reader, questions, contexts)
+    def read(batch: Sequence[str]) -> tuple[Float64s, BestAnswer]:
+        contexts = [text for text in batch for _ in questions]
+        windows = encode_questions(reader, questions * len(batch), contexts)
         scores = window_scores(reader, windows, batch_tokens)
-        return [
+        readings = [  # of each text with each question, text by text
             whole_text([windows[row] for row in rows], [scores[row] for row in rows])
             for rows in rows_of_questions(windows)
         ]
-
-    def largest(readings: Sequence[TextScores]) -> Float64s:
         sums = [
             float(reading.scores[:, reading.allowed].amax(dim=1).sum()) if reading.allowed.any() else 0.0
             for reading in readings
         ]
-        return np.array(sums).reshape(-1, len(PROMPTS), 2).swapaxes(0, 1)
 
-    neutral = largest(read(NEUTRAL)).mean(axis=1)
+        def best_answer(number: int, question: int) -> str:
+            reading = readings[number * len(questions) + question]
+            return reading.best(batch[number], RATIONALE_TOKENS).text
+
+        return np.array(sums).reshape(len(batch), -1, 2).swapaxes(0, 1), best_answer
+
+    return _judged(read, texts, _READ_AT_ONCE, progress)
+
+
+def _judged(
+    read: Callable[[Sequence[str]], tuple[Float64s, BestAnswer]],
+    texts: Sequence[str],
+    at_once: int,
+    progress: Progress | None,
+) -> Judged:
+    """Score the neutral texts and then the others, ``at_once`` at a time, and choose their rationales (Q11).
+
+    ``read`` returns the scores S(x, y) of n texts, ``(p, n, 2)``, and what finds rationales in these texts.
+    """
     parts: list[Float64s] = []
     rationales: list[str] = []
-    with (progress or Silent()).task("judge", len(texts), "texts") as bar:
-        for batch in in_batches(texts, _READ_AT_ONCE):
-            readings = read(batch)
-            parts.append(largest(readings))
-            questions = rationale_questions(parts[-1], neutral)
-            for number, (text, question) in enumerate(zip(batch, questions, strict=True)):
-                reading = readings[number * len(all_questions) + question]
-                rationales.append(reading.best(text, RATIONALE_TOKENS).text)
+    with torch.inference_mode(), (progress or Silent()).task("judge", len(texts), "texts") as bar:
+        neutral: Float64s = read(NEUTRAL)[0].mean(axis=1)  # (p, 2)
+        for batch in in_batches(texts, at_once):
+            scores, best_answer = read(batch)
+            parts.append(_finite(scores))
+            rationales += [best_answer(*row) for row in enumerate(rationale_questions(scores, neutral))]
             bar.advance(len(batch))
-    return Judged(_finite(np.concatenate(parts, axis=1)), neutral, rationales)
+    return Judged(np.concatenate(parts, axis=1), neutral, rationales)
 
 
 def judge_by_mask(

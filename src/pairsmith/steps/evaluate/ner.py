@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -106,44 +107,48 @@ def _compute(
             require_question_heads(settings.model)
         except ModelError as error:
             raise ModelError(f"{error}, or --start random for any encoder") from error
-    by_type = questions_of(settings, [*(sentence for split in splits for sentence in split), *test])
-    training_types = types_of([sentence for split in splits for sentence in split])
-    if unseen := sorted(set(types_of(test)) - set(training_types)):
+    train = [sentence for split in splits for sentence in split]
+    questions = questions_of(settings, [*train, *test])
+    if unseen := sorted(set(types_of(test)) - set(types_of(train))):
         progress.say(
             f"no training sentence has the type {' or '.join(unseen)}, which test sentences have: such "
-            f"entities count as not found (types of the training sentences: {', '.join(training_types)})"
+            f"entities count as not found (types of the training sentences: {', '.join(types_of(train))})"
         )
-    gold = [list(sentence.tags) for sentence in test]
-    figures: dict[str, Any] = {}
-    predicted: list[dict[str, dict[str, list[str]]]] = [{} for _ in test]
+    predictions: dict[str, dict[int, list[list[str]]]] = {start: {} for start in settings.start}
     passes = sum(settings.epochs * len(split) + len(test) for split in splits)
     with progress.task("learn and tag", len(settings.start) * passes, "sentences") as bar:
-        for start in settings.start:
-            by_split = {}
-            for number, split in zip(settings.splits, splits, strict=True):
-                encoder = tagger_encoder(settings, start)
-                with named(settings.model):
-                    tags = tag_after_training(
-                        encoder,
-                        split,
-                        test,
-                        by_type if start == "questions" else None,
-                        tagger_options(settings),
-                        seed=number,
-                        advance=bar.advance,
-                    )
-                by_split[number] = entity_counts(gold, tags)
-                for of_sentence, sentence_tags in zip(predicted, tags, strict=True):
-                    of_sentence.setdefault(start, {})[str(number)] = sentence_tags
-            figures[start] = over_splits(by_split, bootstrap=settings.bootstrap, seed=settings.seed)
-    trained_on = count_trained_on(
-        ([text_of(sentence)] for split in splits for sentence in split),
-        ([text_of(sentence)] for sentence in test),
-    )
-    figures |= {"count": len(test), "trained_on": trained_on}
+        for start, (number, split) in product(settings.start, zip(settings.splits, splits, strict=True)):
+            encoder = tagger_encoder(settings, start)
+            with named(settings.model):
+                predictions[start][number] = tag_after_training(
+                    encoder,
+                    split,
+                    test,
+                    questions if start == "questions" else None,
+                    tagger_options(settings),
+                    seed=number,
+                    advance=bar.advance,
+                )
+    gold = [list(sentence.tags) for sentence in test]
+    figures: dict[str, Any] = {
+        start: over_splits(
+            {number: entity_counts(gold, tags) for number, tags in by_split.items()},
+            bootstrap=settings.bootstrap,
+            seed=settings.seed,
+        )
+        for start, by_split in predictions.items()
+    }
+    figures |= {"count": len(test), "trained_on": count_trained_on(map(texts_of, train), map(texts_of, test))}
     return figures, [
-        {"words": list(sentence.words), "tags": list(sentence.tags), "predicted": tags}
-        for sentence, tags in zip(test, predicted, strict=True)
+        {
+            "words": list(sentence.words),
+            "tags": list(sentence.tags),
+            "predicted": {
+                start: {str(number): tags[index] for number, tags in by_split.items()}
+                for start, by_split in predictions.items()
+            },
+        }
+        for index, sentence in enumerate(test)
     ]
 
 
@@ -184,9 +189,9 @@ def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSenten
         raise SettingsError(f"{error}; write one in {where}") from error
 
 
-def text_of(sentence: TaggedSentence) -> str:
-    """The words of a sentence as one text."""
-    return " ".join(sentence.words)
+def texts_of(sentence: TaggedSentence) -> tuple[str]:
+    """The words of a sentence as one text, for ``count_trained_on``."""
+    return (" ".join(sentence.words),)
 
 
 def ner_table(results: Mapping[str, Any]) -> str:

@@ -14,13 +14,17 @@ from pairsmith.data.paraphrases import LABELS, Paraphrase, paraphrase_pairs, rea
 from pairsmith.data.readers import read_pairs
 from pairsmith.methods.quip.paraphrase import (
     EPOCHS,
+    Bools,
+    best_layer,
     detect_paraphrases,
     fine_tune,
     labels_of,
     last_layers,
-    paraphrase_scores,
+    layer_correlations,
+    usual_layer,
 )
-from pairsmith.metrics.auroc import auroc_draws
+from pairsmith.metrics.auroc import auroc, auroc_draws
+from pairsmith.metrics.bertscore import BertScorer
 from pairsmith.metrics.bootstrap import interval, rounded_interval
 from pairsmith.metrics.classification import binary_counts
 from pairsmith.models.token_vectors import load_token_encoder
@@ -36,7 +40,7 @@ from pairsmith.steps.evaluate.results import (
     with_error,
     with_interval,
 )
-from pairsmith.steps.evaluate.training_splits import training_sources, training_splits
+from pairsmith.steps.evaluate.training_splits import TrainingSplits, training_sources, training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
 from pairsmith.steps.planning import count_in_run, read_first
 from pairsmith.steps.shared import load_options, named
@@ -51,75 +55,83 @@ def _hashes(settings: EvaluateParaphraseSettings, _: object) -> dict[str, str]:
     return {name: hash_source(source) for name, source in sources.items() if source}
 
 
+def load_scorer(settings: EvaluateParaphraseSettings) -> BertScorer:
+    """Load the encoder, and return what scores pairs with it."""
+    encoder = load_token_encoder(settings.model, **load_options(settings))
+    return BertScorer(encoder, settings.special_tokens, settings.batch_tokens)
+
+
 def _compute(
     settings: EvaluateParaphraseSettings, data: tuple[Sequence[Paraphrase], str], progress: Progress
 ) -> Evaluated:
     pairs, negatives = data
-    if negatives == "sampled":
-        progress.say(_sampling_message(settings.data))
-    train = training_splits(settings) if settings.train else None
-    if train and train.negatives == "sampled":
-        progress.say(_sampling_message(settings.train or ""))
-    judgements = read_judgements(settings.judgements) if settings.judgements else None
-    encoder = load_token_encoder(settings.model, **load_options(settings))
+    training = training_splits(settings)
+    for source, origin in ((settings.data, negatives), (settings.train, training.negatives)):
+        if origin == "sampled":
+            progress.say(
+                f"{source}: has no column {' or '.join(LABELS)}, so all pairs count as paraphrases, and "
+                "negatives are sampled; rename the column of the labels if there is one"
+            )
+    judgements = read_judgements(settings.judgements) if settings.judgements else {}
+    scorer = load_scorer(settings)
+    layer = usual_layer(scorer.encoder.layers) if settings.layer is None else settings.layer
+    figures: dict[str, Any] = {}
     with named(settings.model):
-        detected = detect_paraphrases(
-            encoder,
-            pairs,
-            layer=settings.layer,
-            judgements=judgements,
-            train=train.pairs if train else None,
-            tune=settings.tune,
-            special_tokens=settings.special_tokens,
-            batch_tokens=settings.batch_tokens,
-            progress=progress,
+        if judgements:
+            correlations = layer_correlations(scorer, judgements, progress)
+            layer = best_layer(correlations)
+            figures["layers"] = {
+                str(number): None if np.isnan(value) else round(100 * value, 2)
+                for number, value in correlations.items()
+            }
+            figures["correlation"] = figures["layers"][str(layer)]
+        scores, predictions = detect_paraphrases(
+            scorer, pairs, layer, training.pairs, tune=settings.tune, progress=progress
         )
     positive, rng = labels_of(pairs), np.random.default_rng(settings.seed)
-    draws = auroc_draws(detected.scores, positive, draws=settings.bootstrap, rng=rng)
-    figures: dict[str, Any] = {}
-    if judgements:
-        figures["layers"] = {
-            str(layer): None if np.isnan(value) else round(100 * value, 2)
-            for layer, value in detected.correlations.items()
-        }
-        figures["correlation"] = figures["layers"][str(detected.layer)]
+    draws = auroc_draws(scores, positive, draws=settings.bootstrap, rng=rng)
     figures |= {
-        "auroc": round(100 * detected.auroc, 4),
+        "auroc": round(100 * auroc(scores, positive), 4),
         "auroc_ci": rounded_interval(interval(100 * draws)),
-        "layer": detected.layer,
+        "layer": layer,
         "count": len(pairs),
         "positives": int(positive.sum()),
         "negatives": negatives,
     }
-    if train:
-        figures["negatives learned from"] = train.negatives
-        training = chain.from_iterable(train.pairs.values())
-        figures["trained_on"] = count_trained_on(map(texts_of, training), map(texts_of, pairs))
-        figures["few_shot"] = {
+    if settings.train:
+        figures |= few_shot_figures(settings, training, pairs, predictions)
+    return figures, [
+        {"sentence1": pair.sentence1, "sentence2": pair.sentence2, "label": pair.label, "score": score}
+        | {
+            encoder_kind: {str(split): bool(predicted[index]) for split, predicted in by_split.items()}
+            for encoder_kind, by_split in predictions.items()
+        }
+        for index, (pair, score) in enumerate(zip(pairs, scores.tolist(), strict=True))
+    ]
+
+
+def few_shot_figures(
+    settings: EvaluateParaphraseSettings,
+    training: TrainingSplits,
+    pairs: Sequence[Paraphrase],
+    predictions: Mapping[str, Mapping[int, Bools]],
+) -> dict[str, Any]:
+    """What ``results.json`` has of few-shot training; ``predictions`` as from ``detect_paraphrases`` (Q9)."""
+    positive = labels_of(pairs)
+    training_pairs = chain.from_iterable(training.pairs.values())
+    return {
+        "negatives learned from": training.negatives,
+        "trained_on": count_trained_on(map(texts_of, training_pairs), map(texts_of, pairs)),
+        "few_shot": {
             encoder_kind: over_splits(
                 {split: binary_counts(predicted, positive) for split, predicted in by_split.items()},
                 bootstrap=settings.bootstrap,
                 seed=settings.seed,
             )
             | {"shots": settings.shots}
-            for encoder_kind, by_split in detected.predictions.items()
-        }
-    rows = [
-        {"sentence1": pair.sentence1, "sentence2": pair.sentence2, "label": pair.label, "score": score}
-        for pair, score in zip(pairs, detected.scores.tolist(), strict=True)
-    ]
-    for encoder_kind, by_split in detected.predictions.items():
-        for index, row in enumerate(rows):
-            row[encoder_kind] = {str(split): bool(predicted[index]) for split, predicted in by_split.items()}
-    return figures, rows
-
-
-def _sampling_message(source: str) -> str:
-    """How pairs without labels are used; the labels may be in a column with another name."""
-    return (
-        f"{source}: has no column {' or '.join(LABELS)}, so all pairs count as paraphrases, and negatives "
-        "are sampled; rename the column of the labels if there is one"
-    )
+            for encoder_kind, by_split in predictions.items()
+        },
+    }
 
 
 def texts_of(pair: Paraphrase) -> tuple[str, str]:
@@ -159,34 +171,28 @@ def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
         count = len(pairs)
     _, judged_count = read_first(filter(None, [settings.judgements]), read_pairs, before, 0)
     begun = time.monotonic()
-    encoder = load_token_encoder(settings.model, **load_options(settings))
+    scorer = load_scorer(settings)
     seconds = time.monotonic() - begun
-    layers = last_layers(encoder)
-    score = partial(
-        paraphrase_scores,
-        encoder,
-        layers=layers,
-        special_tokens=settings.special_tokens,
-        batch_tokens=settings.batch_tokens,
-    )
+    layers = last_layers(scorer.encoder)
     rounds = 1
-    if settings.train and settings.tune:
-        training = training_splits(settings).pairs[settings.splits[0]]
+    if settings.tune:
+        split = settings.splits[0]
+        training = training_splits(settings).pairs[split]
         begun = time.monotonic()
-        fine_tune(
-            encoder,
-            training,
-            layers,
-            seed=settings.splits[0],
-            special_tokens=settings.special_tokens,
-            epochs=1,
-        )
+        fine_tune(scorer, training, layers, seed=split, epochs=1)
         seconds += (time.monotonic() - begun) * EPOCHS * len(settings.splits)
         rounds += len(settings.splits)
     encoder_kinds = (1 + settings.tune) if settings.train else 0
     row_bytes = 80 + encoder_kinds * (12 + 14 * len(settings.splits))
     size = sum(len(pair.sentence1) + len(pair.sentence2) + row_bytes for pair in pairs) * count // len(pairs)
-    return extrapolated(lambda: score, pairs, count * rounds + judged_count, size, seconds=seconds, most=256)
+    return extrapolated(
+        lambda: partial(scorer.scores, layers=layers),
+        pairs,
+        count * rounds + judged_count,
+        size,
+        seconds=seconds,
+        most=256,
+    )
 
 
 evaluate_paraphrase = Evaluation("evaluate paraphrase", _read, _compute, paraphrase_table, _plan, _hashes)

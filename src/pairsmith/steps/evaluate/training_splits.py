@@ -38,8 +38,9 @@ def training_sources(settings: EvaluateParaphraseSettings) -> dict[str, str]:
 
 
 def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
-    """Read or draw the pairs of the splits; the setting ``train`` has to be set."""
-    assert settings.train is not None
+    """Read or draw the pairs of the splits; there are no splits without the setting ``train``."""
+    if settings.train is None:
+        return TrainingSplits({}, "people")
     sources = training_sources(settings)
     if _has_splits(settings.train):
         read_splits = [paraphrase_pairs(source, settings.seed) for source in sources.values()]
