@@ -14,6 +14,7 @@ from pairsmith.cli.options import settings_from, with_options
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.cli.tasks import list_tasks, show_task
+from pairsmith.core.bundled import bundled_names
 from pairsmith.core.errors import SettingsError, redacted
 from pairsmith.core.model_names import CLOZE, check_model, check_name
 from pairsmith.core.paths import place
@@ -51,32 +52,34 @@ _PLACES = _MODELS | SOURCE_SETTINGS | {"out"}
 """Options that name a model, file or folder, so that an empty text is a mistake."""
 
 
-def _out_option(help_text: str) -> Any:
-    return typer.Option("--out", help=help_text, metavar="<folder>", show_default=False)
+def _option(flag: str, values: str, help_text: str) -> Any:
+    """An option with one value; ``values`` says what it may be, such as ``number``."""
+    return typer.Option(flag, help=help_text, metavar=f"<{values}>", show_default=False)
+
+
+def _argument(name: str, help_text: str) -> Any:
+    return typer.Argument(help=help_text, metavar=name, show_default=False)
 
 
 Fresh = Annotated[
     bool, typer.Option("--fresh", help="Start over: replace what an earlier run left in the folder.")
 ]
-Changes = Annotated[
+Overrides = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--set",
-        help="A value that replaces a setting of one of the recipe's steps, or with * in place of the step, "
-        "of all steps that have the setting. [may be given several times]",
-        metavar="<step.setting=value>",
-        show_default=False,
+        "step.setting=value",
+        "A value that replaces a setting of one of the recipe's steps, or with * in place of the step, of "
+        "all steps that have the setting. [may be given several times]",
     ),
 ]
 FreshSteps = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--fresh-step",
-        help="A step of the recipe to start over in its folder; the steps that read its result are made "
-        "anew if the result changes. "
-        "[may be given several times]",
-        metavar="<step>",
-        show_default=False,
+        "step",
+        "A step of the recipe to start over in its folder; the steps that read its result are made anew if "
+        "the result changes. [may be given several times]",
     ),
 ]
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show only results, no progress and messages.")]
@@ -180,7 +183,7 @@ def step_command(step: Step) -> Callable[..., None]:
     required = "required"
     if flag := step.preview_setting or step.folder_setting:
         required += f" {'without' if step.preview_setting else 'with'} {option_name(flag)}"
-    out = Annotated[str | None, _out_option(f"{_OUT}. [{required}]")]
+    out = Annotated[str | None, _option("--out", "folder", f"{_OUT}. [{required}]")]
     common = {"out": (out, None), "fresh": (Fresh, False), "quiet": (QuietFlag, False)}
     return with_options(body, step.help, step.settings, common)
 
@@ -202,10 +205,8 @@ def _search_command() -> Callable[..., None]:
         with process.spoken_errors("stopped"):
             search_documents(settings, query or [], _progress(quiet), as_json=as_json)
 
-    query = typer.Argument(
-        help="What to search for. Without a query and without --queries, you are asked for queries.",
-        metavar="QUERY",
-        show_default=False,
+    query = _argument(
+        "QUERY", "What to search for. Without a query and without --queries, you are asked for queries."
     )
     as_json = typer.Option("--json", help="Print the results of each query as a JSON object on a line.")
     common = {
@@ -256,26 +257,16 @@ def _version_option(
 def _run(
     recipe: Annotated[
         str,
-        typer.Argument(
-            help="A YAML file, or the name of a built-in recipe: quickstart, dino-x2, dino-x2-small, "
-            "dino-x1x2, dino-x1x2-small, dino-tables, dino-tables-small, mining-squad, mining-squad-small, "
-            "mining-ablation-small, mining-xsum, mining-news-small, mining-ablation-news-small, quip, "
-            "quip-tables, quip-smollm2, quip-small, quip-people, retriever, classifier.",
-            show_default=False,
+        _argument(
+            "RECIPE", f"A YAML file, or the name of a built-in recipe: {', '.join(bundled_names('recipe'))}."
         ),
     ],
     *,
-    out: Annotated[str, _out_option(f"{_OUT}.")],
+    out: Annotated[str, _option("--out", "folder", f"{_OUT}.")],
     seed: Annotated[
-        int | None,
-        typer.Option(
-            "--seed",
-            help="A seed that replaces the recipe's seed.",
-            metavar="<whole number>",
-            show_default=False,
-        ),
+        int | None, _option("--seed", "whole number", "A seed that replaces the recipe's seed.")
     ] = None,
-    changes: Changes = None,
+    overrides: Overrides = None,
     fresh: Fresh = False,
     fresh_steps: FreshSteps = None,
     quiet: QuietFlag = False,
@@ -286,7 +277,7 @@ def _run(
 
     process.refuse_several("start the recipe without, or run its trainings as single commands")
     _refuse_empty({"out": out})
-    plan = load_recipe(find_recipe(recipe), seed=seed, overrides=changes or ())
+    plan = load_recipe(find_recipe(recipe), seed=seed, overrides=overrides or ())
     progress = _progress(quiet)
     with process.spoken_errors(process.STOPPED + (" or --fresh-step" if fresh_steps else "")):
         figures = run_recipe(plan, place(out), progress, fresh=fresh, fresh_steps=fresh_steps or ())
@@ -298,13 +289,13 @@ def _run(
 def _compare(
     file: Annotated[
         str,
-        typer.Argument(
-            help="A YAML file, or the name of a built-in comparison: compare-sts, compare-reading.",
-            show_default=False,
+        _argument(
+            "FILE",
+            f"A YAML file, or the name of a built-in comparison: {', '.join(bundled_names('comparison'))}.",
         ),
     ],
     *,
-    out: Annotated[str, _out_option("Folder on this machine to write to.")],
+    out: Annotated[str, _option("--out", "folder", "Folder on this machine to write to.")],
     only_write: Annotated[
         bool, typer.Option("--only-write", help="Only write the recipe of each seed; run nothing.")
     ] = False,
@@ -325,42 +316,38 @@ def _compare(
 
 def _plan(
     recipe: Annotated[
-        str, typer.Argument(help="A YAML file, or the name of a built-in recipe.", show_default=False)
+        str,
+        _argument(
+            "RECIPE", "A YAML file, or the name of a built-in recipe, which `pairsmith run --help` lists."
+        ),
     ],
     *,
     workers: Annotated[
         int,
-        typer.Option(
+        _option(
             "--workers",
-            help="Number of workers; with more than 1, the time with so many workers is estimated, too.",
-            metavar="<whole number>",
+            "whole number",
+            "Number of workers; with more than 1, the time with so many workers is estimated, too. "
+            "[default: 1]",
         ),
     ] = 1,
     price_in: Annotated[
         float | None,
-        typer.Option(
+        _option(
             "--price-in",
-            help="Price of a million input tokens (prompts) of a server, in any currency.",
-            metavar="<number>",
+            "number",
+            "Price of a million input tokens (prompts) of a server, in any currency.",
         ),
     ] = None,
     price_out: Annotated[
         float | None,
-        typer.Option(
-            "--price-out",
-            help="Price of a million output tokens (generated texts) of a server.",
-            metavar="<number>",
-        ),
+        _option("--price-out", "number", "Price of a million output tokens (generated texts) of a server."),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(
-            "--budget",
-            help="Largest sum to spend on a server; the plan says whether it suffices.",
-            metavar="<number>",
-        ),
+        _option("--budget", "number", "Largest sum to spend on a server; the plan says whether it suffices."),
     ] = None,
-    changes: Changes = None,
+    overrides: Overrides = None,
     quiet: QuietFlag = False,
 ) -> None:
     from pairsmith.cli.planning import Prices, plan_recipe, plan_table
@@ -368,7 +355,7 @@ def _plan(
 
     if workers < 1:
         raise SettingsError(f"--workers: should be greater than or equal to 1, not {workers}")
-    plan = load_recipe(find_recipe(recipe), overrides=changes or ())
+    plan = load_recipe(find_recipe(recipe), overrides=overrides or ())
     progress = _progress(quiet)
     prices = Prices.of(price_in, price_out, budget)
     with process.spoken_errors("stopped; nothing of a plan is saved, so it starts over next time"):
@@ -377,10 +364,7 @@ def _plan(
 
 def _status(
     folder: Annotated[
-        str,
-        typer.Argument(
-            help="The folder of a step, of a recipe's run, or of a comparison.", show_default=False
-        ),
+        str, _argument("FOLDER", "The folder of a step, of a recipe's run, or of a comparison.")
     ],
 ) -> None:
     from pairsmith.runs.status import status_lines

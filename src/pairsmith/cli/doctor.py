@@ -54,7 +54,9 @@ def _machine() -> Iterator[str]:
     yield ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "sentence-transformers"))
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else 0
     memory = f", {gib:.0f} GiB of memory" if gib else ""
-    yield f"processor: {cores()} cores, {torch.get_num_threads()} threads for torch{memory}"
+    threads = torch.get_num_threads()
+    word = "thread" if threads == 1 else "threads"
+    yield f"processor: {cores()} cores, {threads} {word} for torch{memory}"
     kind = pick_device("auto")
     if kind == "cuda":
         for number in range(torch.cuda.device_count()):

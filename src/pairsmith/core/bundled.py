@@ -5,6 +5,7 @@ look for them.
 """
 
 from pathlib import Path
+from typing import Literal
 
 from pairsmith.core.errors import ModelError, SettingsError, known_names_hint
 
@@ -42,19 +43,31 @@ def is_path(name_or_path: str) -> bool:
 
 def recipe_path(name: str) -> Path:
     """The file of pairsmith's recipe ``name``, e.g. ``quickstart``."""
-    return _shipped(_RENAMED.get(name, name), "", "recipe")
+    return _path(_RENAMED.get(name, name), "recipe")
 
 
 def comparison_path(name: str) -> Path:
     """The file of pairsmith's comparison ``name``, e.g. ``compare-sts``."""
-    return _shipped(name, "comparisons", "comparison")
+    return _path(name, "comparison")
 
 
-def _shipped(name: str, below: str, what: str) -> Path:
+def bundled_names(kind: Literal["recipe", "comparison"]) -> list[str]:
+    """The names of pairsmith's recipes or comparisons, sorted."""
+    return sorted(_files(kind))
+
+
+def _files(kind: str) -> dict[str, Path]:
+    """The files of pairsmith's recipes or comparisons, by their names."""
     folder = _PACKAGE / "recipes"
     if not folder.is_dir():
         folder = _CHECKOUT / "recipes"
-    shipped = {file.stem: file for file in (folder / below).glob("*.yaml")}
-    if name not in shipped:
-        raise SettingsError(f"no shipped {what} is called {name!r}; {known_names_hint(name, shipped)}")
-    return shipped[name]
+    if kind == "comparison":
+        folder /= "comparisons"
+    return {file.stem: file for file in folder.glob("*.yaml")}
+
+
+def _path(name: str, kind: str) -> Path:
+    files = _files(kind)
+    if name not in files:
+        raise SettingsError(f"no shipped {kind} is called {name!r}; {known_names_hint(name, files)}")
+    return files[name]
