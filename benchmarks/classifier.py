@@ -30,7 +30,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.methods.dino.classifier import fit_head, train_classifier_on
 from pairsmith.methods.dino.evaluation import classification_figures
-from pairsmith.methods.dino.training_options import ClassifierOptions
+from pairsmith.methods.dino.options import ClassifierOptions
 from pairsmith.models.classifier import TextClassifier, classifier_of_names, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.models.trained_on import fingerprint_of

@@ -53,7 +53,7 @@ from pairsmith.core.progress import ProgressTask, Silent
 from pairsmith.data.examples import Example
 from pairsmith.data.squad import Answer, Question
 from pairsmith.methods.dino.encoder import train_encoder_on
-from pairsmith.methods.dino.training_options import EncoderOptions
+from pairsmith.methods.dino.options import EncoderOptions
 from pairsmith.methods.mining.crossencoder import train_crossencoder_on
 from pairsmith.methods.mining.options import CrossencoderOptions, ReaderOptions
 from pairsmith.methods.mining.question_store import QuestionWithSpans

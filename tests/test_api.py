@@ -12,7 +12,7 @@ import pytest
 
 import pairsmith
 from pairsmith.core.errors import SettingsError
-from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
+from pairsmith.methods.dino.options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.steps.generate.settings import PostprocessSettings
 

@@ -29,8 +29,8 @@ from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.classifier import train_classifier_on
 from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.methods.dino.evaluation import SuiteScores, classification_figures, sts_scores
+from pairsmith.methods.dino.options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.dino.requests import GeneratedRow
-from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.dino.training_set import TrainingSet
 from pairsmith.methods.dino.training_set import make_training_set as training_set_of
 from pairsmith.models.classifier import TextClassifier

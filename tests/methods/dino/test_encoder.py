@@ -22,7 +22,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import LABELLED_PAIR, SCORED_PAIR, ScoredPair
 from pairsmith.methods.dino import encoder as module
 from pairsmith.methods.dino.encoder import train_encoder_on, validation_spearman
-from pairsmith.methods.dino.training_options import EncoderOptions
+from pairsmith.methods.dino.options import EncoderOptions
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate

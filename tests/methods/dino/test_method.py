@@ -11,11 +11,17 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, to_table
 from pairsmith.data.tasks import Decoding, TaskSpec
-from pairsmith.methods.dino.method import Hooks, generate_pairs, generate_texts, rows_needed, write
+from pairsmith.methods.dino.method import (
+    Hooks,
+    generate_pairs,
+    generate_texts,
+    make_decoder,
+    rows_needed,
+    write,
+)
 from pairsmith.methods.dino.requests import pair_requests
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group
-from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.scripted import END_CHARACTER, ScriptedModel
 from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.generate.worker import restore_tries

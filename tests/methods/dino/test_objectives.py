@@ -6,7 +6,7 @@ from sentence_transformers.sentence_transformer import losses
 from pairsmith.core.errors import InputError
 from pairsmith.methods.dino.encoder import train_encoder_on, validation_spearman
 from pairsmith.methods.dino.objectives import contrastive_rows, encode_by_length, loss_of, training_rows
-from pairsmith.methods.dino.training_options import EncoderOptions
+from pairsmith.methods.dino.options import EncoderOptions
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ PROMPTS = [tuple(b"A man is"), tuple(b"Two dogs run")]
 
 
 def scored(model):
-    return model.log_probabilities(PROMPTS, " here.")
+    return model.server.log_probabilities(PROMPTS, " here.")
 
 
 def drawn(model):
@@ -20,7 +20,7 @@ def drawn(model):
 
 
 def listed(model):
-    return model.likeliest([(5, 6), (7, 8)], 5)
+    return model.server.likeliest([(5, 6), (7, 8)], 5)
 
 
 WAYS = {scored: "reranked", drawn: "plain", listed: "certified"}

@@ -231,14 +231,14 @@ def test_nothing_changes_without_sharing(model, expected, monkeypatch):
 def test_nothing_changes_where_some_prompts_share_a_passage(model, rows, monkeypatch):
     groups = groups_of_passages(model)
     computed = 0
-    compute = TransformersSession._compute
+    compute = TransformersSession._compute_batch
 
     def counting(self, some, before):
         nonlocal computed
         computed += sum(map(len, some)) - len(some) * (before[0][0].shape[1] if before else 0)
         return compute(self, some, before)
 
-    monkeypatch.setattr(TransformersSession, "_compute", counting)
+    monkeypatch.setattr(TransformersSession, "_compute_batch", counting)
     by_stream = decoded(model, groups, rows)
     assert computed < 0.75 * sum(len(group.main) for group in groups)
     for group in groups[::4]:
@@ -266,13 +266,13 @@ def test_nothing_changes_where_a_call_takes_as_long_as_many_tokens(model, monkey
     monkeypatch.setattr("pairsmith.models.language.transformers_backend.call_tokens", lambda *_: 60_000)
     monkeypatch.setattr("pairsmith.models.language.transformers_backend.FEW_TOKENS", 60_000)
     calls = []
-    compute = TransformersSession._compute
+    compute = TransformersSession._compute_batch
 
     def counting(self, some, before):
         calls.append(len(some))
         return compute(self, some, before)
 
-    monkeypatch.setattr(TransformersSession, "_compute", counting)
+    monkeypatch.setattr(TransformersSession, "_compute_batch", counting)
     by_stream = decoded(model, groups, 64)
     assert calls == [len({prompt for group in groups for prompt in group.prompts})]
     for group in groups[::4]:

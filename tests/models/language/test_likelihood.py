@@ -145,13 +145,13 @@ def test_a_passage_is_computed_once_for_its_questions(judge, alone, monkeypatch)
         spoken = judge.prompt(f"{passage}\nQuestion: {question}", "\nAnswer:", len(told))
         ratio = alone(after, words) - alone(judge.prompt("", "\nQuestion: ", 0), words)
         expected.append(ratio / len(words) + alone(spoken, told) / len(told))
-    sizes, computed = [], likelihood._computed
+    sizes, computed = [], likelihood._of_batch
 
     def noted(judge, batch, texts, leads):
         sizes.extend((len(row.texts), len(row.prefix)) for row in batch)
         return computed(judge, batch, texts, leads)
 
-    monkeypatch.setattr(likelihood, "_computed", noted)
+    monkeypatch.setattr(likelihood, "_of_batch", noted)
     questions, answers = zip(*pairs, strict=True)
     done = []
     together = question_likelihoods(judge, questions, answers, [passage] * 4, advance=done.append)

@@ -90,7 +90,7 @@ def likelihoods(model, tokens, *, ends=True):
 
 
 def test_its_form_and_its_context_are_found_out(there):
-    assert (there.form, there.context) == ("llama.cpp's", 64)
+    assert (there.server.form, there.context) == ("llama.cpp's", 64)
 
 
 @pytest.mark.parametrize("text", [*TEXTS, "Zoë  said 你好 '\n\ttwice."])
@@ -101,7 +101,7 @@ def test_its_tokens_are_the_models(there, local, text):
 
 def test_its_likeliest_tokens_are_the_models_without_the_end(there, local):
     prompts = [tuple(local.encode(text)) for text in TEXTS]
-    for prompt, listed in zip(prompts, there.likeliest(prompts, 20), strict=True):
+    for prompt, listed in zip(prompts, there.server.likeliest(prompts, 20), strict=True):
         expected = likelihoods(local, prompt, ends=False)[-1]
         assert len(listed) == 20
         assert not listed.keys() & local.end_tokens
@@ -113,7 +113,7 @@ def test_its_likeliest_tokens_are_the_models_without_the_end(there, local):
 def test_it_scores_a_given_text(there, local, text):
     prompts = [tuple(local.encode(beginning)) for beginning in TEXTS]
     given = local.encode(text)
-    for prompt, score in zip(prompts, there.log_probabilities(prompts, text), strict=True):
+    for prompt, score in zip(prompts, there.server.log_probabilities(prompts, text), strict=True):
         of_tokens = likelihoods(local, [*prompt, *given])[len(prompt) - 1 : -1]
         expected = of_tokens[torch.arange(len(given)), given].sum()
         assert score == pytest.approx(float(expected), abs=CLOSE * len(given))

@@ -1,5 +1,7 @@
 """Texts behind a common prefix in one row."""
 
+from unittest.mock import patch
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -23,6 +25,7 @@ from transformers import (
 )
 
 from pairsmith.core.errors import ModelError
+from pairsmith.models.language import prefix_batches
 from pairsmith.models.language.prefix_batches import (
     PrefixRow,
     obstacle,
@@ -180,14 +183,15 @@ def test_each_text_is_in_one_row_behind_its_own_prefix(drawn, longest, grouped):
     prefixes = [prefix[:cut] for prefix, cut, _ in drawn]
     texts = [text for *_, text in drawn]
     groups = [number % 2 for number in range(len(drawn))] if grouped else None
-    rows = list(prefix_rows(prefixes, texts, groups, longest))
+    with patch.object(prefix_batches, "LONGEST_ROW", longest):
+        rows = list(prefix_rows(prefixes, texts, groups))
     by_number = {
         number: (list(row.prefix[:seen]), text)
         for row in rows
         for number, seen, text in zip(row.numbers, row.seen, row.texts, strict=True)
     }
     assert by_number == {number: (prefixes[number], texts[number]) for number in range(len(drawn))}
-    assert all(len(row) <= longest or len(row.texts) == 1 for row in rows)
+    assert all(len(row) <= max(longest, 2 * len(row.prefix)) or len(row.texts) == 1 for row in rows)
     for row in rows:
         assert len({number % 2 for number in row.numbers}) == 1 or not grouped
 

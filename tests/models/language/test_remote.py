@@ -7,10 +7,10 @@ import requests
 
 from pairsmith.core.errors import ModelError, RemoteError
 from pairsmith.data.tasks import Decoding, load_task
+from pairsmith.methods.dino.method import make_decoder
 from pairsmith.methods.dino.requests import pair_requests
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
-from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.models.language.remote_decoder import RemoteDecoder
 from pairsmith.models.language.sampling import Sampling
@@ -148,5 +148,5 @@ def test_reranked_texts_are_likelier_under_their_own_prompt(bundled, server, con
     judged = [group for group in done.values() if group.counters and group.ending in ("stop", "outranked")]
     assert {group.ending for group in judged} == {"stop", "outranked"}
     for group in judged:
-        own, *others = model.log_probabilities(group.prompts, group.text + '"')
+        own, *others = model.server.log_probabilities(group.prompts, group.text + '"')
         assert (own > max(others)) == (group.ending == "stop")

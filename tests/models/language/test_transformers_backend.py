@@ -245,13 +245,13 @@ def test_a_sessions_memory_goes_with_it(tiny_gpt2):
 
 def test_prompts_of_very_different_lengths_are_computed_apart_on_a_cpu(tiny_gpt2, monkeypatch):
     computed = []
-    compute = TransformersSession._compute
+    compute = TransformersSession._compute_batch
 
     def noting(self, prompts, before):
         computed.append([len(prompt) for prompt in prompts])
         return compute(self, prompts, before)
 
-    monkeypatch.setattr(TransformersSession, "_compute", noting)
+    monkeypatch.setattr(TransformersSession, "_compute_batch", noting)
     model = load_model(str(tiny_gpt2), device="cpu")
     lengths = [90, 88, 70, 69, 20, 19, 4, 3]
     prompts = [(i, *range(20, 19 + length)) for i, length in enumerate(lengths)]

@@ -13,7 +13,7 @@ import pytest
 from pairsmith.core.errors import RemoteError
 from pairsmith.models.language import waits
 from pairsmith.models.language.remote import RemoteModel
-from pairsmith.models.language.waits import Waits, seconds_asked
+from pairsmith.models.language.waits import seconds_asked
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +31,11 @@ def told(caplog):
     return [record.message for record in caplog.records if record.name == waits.__name__]
 
 
+def told_once(url, fault, *, told):
+    """A request whose wait is over at once."""
+    waits.wait_to_retry(0.0, url, fault, told=told, asked=False, stopped=threading.Event())
+
+
 @pytest.fixture
 def stopped_when_told(monkeypatch):
     """Has a model give up as soon as something is told."""
@@ -38,7 +43,7 @@ def stopped_when_told(monkeypatch):
     def watch(model):
         class Stop(logging.Handler):
             def emit(self, _):
-                model.stop()
+                model.stopped.set()
 
         handler = Stop()
         logging.getLogger(waits.__name__).addHandler(handler)
@@ -98,12 +103,11 @@ def test_a_fault_that_lasts_is_told_once_for_all_requests(server, connect, caplo
 def test_another_fault_is_told_and_the_same_one_again_later(caplog, monkeypatch):
     now = 100.0
     monkeypatch.setattr(waits.time, "monotonic", lambda: now)
-    told_of = Waits()
     for fault in ("500 a", "500 b", "no text: {}"):
-        told_of.wait(0.0, "http://x", fault, told=True, asked=False)
+        told_once("http://x", fault, told=True)
     now += waits.TOLD_EVERY
-    told_of.wait(0.0, "http://x", "500 c\n\n", told=True, asked=False)
-    told_of.wait(0.0, "http://x", "429 d", told=False, asked=False)
+    told_once("http://x", "500 c\n\n", told=True)
+    told_once("http://x", "429 d", told=False)
     assert told(caplog) == [
         f"http://x: {fault}; trying again in 0 s" for fault in ("500 a", "no text: {}", "500 c")
     ]
@@ -118,7 +122,7 @@ def test_a_fault_that_lasts_for_hours_is_told_ever_less_often(caplog, monkeypatc
         nonlocal now
         for _ in range(seconds):
             before = len(told(caplog))
-            Waits().wait(0.0, "http://x/v1", "503 busy", told=True, asked=False)  # each time another request
+            told_once("http://x/v1", "503 busy", told=True)  # each time another request
             if len(told(caplog)) > before:
                 told_at.append(now - 100.0)
             now += 1.0
@@ -133,7 +137,7 @@ def test_a_fault_that_lasts_for_hours_is_told_ever_less_often(caplog, monkeypatc
 
 def test_each_server_is_told_of(caplog):
     for url in ("http://x/v1/completions", "http://x/tokenize", "http://y/v1/completions"):
-        Waits().wait(0.0, url, "503 busy", told=True, asked=False)
+        told_once(url, "503 busy", told=True)
     assert told(caplog) == [
         f"http://{name}/v1/completions: 503 busy; trying again in 0 s" for name in ("x", "y")
     ]
@@ -141,7 +145,7 @@ def test_each_server_is_told_of(caplog):
 
 def test_nothing_is_sent_after_a_stop(server, connect):
     model = connect(way="plain")
-    model.stop()
+    model.stopped.set()
     with pytest.raises(RemoteError, match="stopped"):
         drawn(model)
     assert not server.seen
@@ -174,12 +178,14 @@ def test_a_connection_that_breaks_is_told_in_the_systems_words(server, connect):
 
 ON_A_TERMINAL = """
 from pairsmith.core.progress import Progress
-from pairsmith.models.language.waits import Waits
+from threading import Event
+from pairsmith.models.language.waits import wait_to_retry
+how = {"told": True, "asked": False, "stopped": Event()}
 with Progress().task("writing", 2, "pairs") as bar:
     bar.advance()
-    Waits().wait(0.0, "http://busy.example", "503 no room", told=True, asked=False)
+    wait_to_retry(0.0, "http://busy.example", "503 no room", **how)
     bar.advance()
-Waits().wait(0.0, "http://busy.example", "502 gone", told=True, asked=False)
+wait_to_retry(0.0, "http://busy.example", "502 gone", **how)
 """
 
 

@@ -19,7 +19,7 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.data.schemas import LabelledText
 from pairsmith.methods.dino.classifier import distinct, train_classifier_on
-from pairsmith.methods.dino.training_options import ClassifierOptions
+from pairsmith.methods.dino.options import ClassifierOptions
 from pairsmith.models.classifier import TextClassifier, load_classifier, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run

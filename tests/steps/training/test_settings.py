@@ -9,7 +9,7 @@ from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.progress import Progress
 from pairsmith.core.settings import Settings
-from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
+from pairsmith.methods.dino.options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.mining.options import (
     BiencoderOptions,
     CrossencoderOptions,

@@ -24,7 +24,7 @@ from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.labelled_texts import LabelledTexts
-from pairsmith.methods.dino.training_options import ClassifierOptions
+from pairsmith.methods.dino.options import ClassifierOptions
 from pairsmith.models.classifier import TextClassifier, text_unit_vectors
 from pairsmith.models.trained_on import fingerprint_of
 

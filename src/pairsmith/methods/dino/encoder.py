@@ -17,7 +17,7 @@ from sentence_transformers.base.sampler import BatchSamplers
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.methods.dino.objectives import IN_BATCH, loss_of, training_rows
-from pairsmith.methods.dino.training_options import EncoderOptions
+from pairsmith.methods.dino.options import EncoderOptions
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts

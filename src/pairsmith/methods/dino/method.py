@@ -10,12 +10,16 @@
 3. A text that is empty, copies x1 or repeats an earlier text is rejected, and the model tries again, up to a
    limit (D4, D6).
 
+``write`` has step 3. It calls ``MultiPromptDecoder.finished`` (``models/language/decoder.py``), the loop over
+tokens, which makes step 2 with ``token_choices`` (``steering.py``): from logits to the tokens that may be
+drawn, by ``self_debias`` (``combine.py``) and ``truncate`` (``sampling.py``).
+
 The rows then become a training set (``training_set.py``), on which an encoder is trained (``encoder.py``) or,
 from single texts, a classifier (``classifier.py``). ``evaluation.py`` measures both.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -27,24 +31,26 @@ from pairsmith.core.arguments import (
     checked_texts,
     checked_whole_number,
 )
-from pairsmith.core.errors import SettingsError
+from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import MOST_ROWS_AT_ONCE
 from pairsmith.core.validation import checked_options
 from pairsmith.data.filters import TOO_LONG
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
+from pairsmith.data.tasks.spec import QUOTE
 from pairsmith.methods.dino.requests import (
     TextRequest,
     encoded_requests,
     pair_requests,
     text_requests,
 )
-from pairsmith.models.language.combine import Rule, named_rule
-from pairsmith.models.language.decoder import Group
-from pairsmith.models.language.decoders import make_decoder
+from pairsmith.models.language.combine import Rule, named_rule, rule_of
+from pairsmith.models.language.decoder import Draw, Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
+from pairsmith.models.language.remote_decoder import RemoteDecoder
+from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.locks import locked
 from pairsmith.models.memory import told_if_out_of_memory
 
@@ -119,11 +125,10 @@ def generate_pairs(
     decoding = _checked_decoding(task, model, decoding)
     if task.kind != "pair":
         raise SettingsError(f"{task.name} writes single texts: call generate_texts")
-    seed, rows = _checked_numbers(seed, rows)
     inputs = checked_texts(inputs, "inputs")
     check_not_empty(inputs, "inputs", "text")
     check_not_blank(inputs, "inputs")
-    requests = list(pair_requests(task, inputs, decoding.per_input))
+    requests = pair_requests(task, inputs, decoding.per_input)
     return _write_with_progress(task, model, requests, decoding, seed, rows, rule, progress)
 
 
@@ -149,30 +154,33 @@ def generate_texts(
     decoding = _checked_decoding(task, model, decoding)
     if task.kind != "text":
         raise SettingsError(f"{task.name} writes second texts for inputs: call generate_pairs")
-    seed, rows = _checked_numbers(seed, rows)
-    requests = list(text_requests(task, range(decoding.per_input)))
+    requests = text_requests(task, range(decoding.per_input))
     return _write_with_progress(task, model, requests, decoding, seed, rows, rule, progress)
 
 
 def _write_with_progress(
     task: TaskSpec,
     model: SteerableModel,
-    requests: Sequence[TextRequest],
+    requests: Iterable[TextRequest],
     decoding: Decoding,
     seed: int,
     rows: int | None,
     rule: Rule | str | None,
     progress: Progress | None,
 ) -> GeneratedRows:
-    """Call ``write``, and show in a progress bar how many requests are done."""
+    """Check the arguments that all tasks have, and call ``write`` with a progress bar."""
+    seed = checked_whole_number(seed, "seed", most=2**63 - 1)
+    if rows is not None:
+        rows = checked_whole_number(rows, "rows", most=MOST_ROWS_AT_ONCE)
     check_progress(progress)
-    steering_rule = named_rule(rule)
+    rule = named_rule(rule)
+    requests = list(requests)
     with (
         (progress or Silent()).task("generate", len(requests), "prompts") as bar,
         told_if_out_of_memory(rows),
     ):
         hooks = Hooks(on_done=lambda _: bar.advance())
-        return write(task, model, requests, decoding, seed, rows, hooks, steering_rule)
+        return write(task, model, requests, decoding, seed, rows, hooks, rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +271,39 @@ def write(
     return GeneratedRows.of(begun, task)
 
 
+def make_decoder(
+    model: SteerableModel | RemoteModel,
+    decoding: Decoding,
+    seed: int,
+    prompts: Collection[Prompt],
+    rows: int | None,
+    watch: Callable[[Draw], None] | None = None,
+    rule: Rule | None = None,
+) -> MultiPromptDecoder | RemoteDecoder:
+    """The decoder of a model, which steers by a rule (D3) and truncates by top-k and top-p (D4).
+
+    Args:
+        model: the language model. A server's model is steered by self-debiasing only; ``prompts``, ``rows``
+            and ``watch`` do not apply to it, and ``rule`` must be None.
+        decoding: top-k, top-p, the largest number of tokens, and the rule with its strength.
+        seed: seed of every draw, from 0 to 2**63 - 1.
+        prompts: all prompts of the groups to come.
+        rows: the largest number of prompts that are computed at once; None: as many as fit into memory.
+        watch: called with every draw.
+        rule: steering rule, used instead of the one that ``decoding`` names.
+
+    Raises:
+        ModelError: the model is a server's, and is to be steered by another rule.
+    """
+    sampling = Sampling(decoding.top_k, decoding.top_p, decoding.max_tokens, QUOTE)
+    if isinstance(model, RemoteModel):
+        if rule is not None or decoding.rule != "self-debiasing":
+            raise ModelError(f"model {model.name}: a server steers by self-debiasing; leave rule out")
+        return RemoteDecoder(model, sampling, seed, decay=decoding.decay, floor=decoding.floor)
+    rule = rule_of(decoding) if rule is None else rule
+    return MultiPromptDecoder(model, rule, sampling, seed, prompts, rows, watch)
+
+
 def rows_needed(task: TaskSpec) -> int:
     """The least number of rows that can decode a text: a label's prompt and its counter-labels' prompts."""
     return 1 + max(len(task.counters(label)) for label in task.label_names)
@@ -281,8 +322,3 @@ def _checked_decoding(task: TaskSpec, model: SteerableModel, decoding: Decoding 
         )
     # ``model_copy`` checks neither names nor values.
     return checked_options("decoding", Decoding, vars(decoding))
-
-
-def _checked_numbers(seed: int, rows: int | None) -> tuple[int, int | None]:
-    seed = checked_whole_number(seed, "seed", most=2**63 - 1)
-    return seed, None if rows is None else checked_whole_number(rows, "rows", most=MOST_ROWS_AT_ONCE)

@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer import losses
 from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError
-from pairsmith.methods.dino.training_options import Objective
+from pairsmith.methods.dino.options import Objective
 from pairsmith.training.chunks import grouped
 from pairsmith.training.processes import Processes
 

@@ -1,9 +1,20 @@
-"""Options for making a training set of generated rows; imports none of the libraries that make it."""
+"""Options: how generated rows become a training set, and how encoders and classifiers learn from it.
 
+Nothing here imports the libraries that do the work.
+"""
+
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from pairsmith.core.fields import TextsAtOnce
+from pairsmith.core.settings import NO_EFFECT, Settings
+from pairsmith.training.options import CheckpointSteps, MaxSteps, Positive, Several, TrainingOptions
 
 NearCopies = Literal["task", "drop", "keep"]
+Objective = Literal["cosine", "cosent", "angle", "contrastive", "simcse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +41,94 @@ class TrainingSetOptions:
     augment: int
     validation: float
     seed: int
+
+
+class EncoderOptions(TrainingOptions):
+    """How a sentence encoder learns from pairs with similarity scores (D10)."""
+
+    objective: Objective = Field(
+        default="cosine",
+        description="Training objective. cosine: each pair's cosine is fitted to its score, as in the paper. "
+        "cosent, angle: pairs are ranked by score. contrastive: the second text with the highest score is "
+        "told from hard negatives and from the texts of other rows. simcse: each text is told from the other "
+        "texts of its batch, encoded twice with different dropout; scores are not used.",
+    )
+    scale: Positive = Field(
+        default=20.0, description="Factor that multiplies the cosines, in all objectives except cosine."
+    )
+    hard_negatives: float = Field(
+        default=0.2,
+        allow_inf_nan=False,
+        description="With --objective contrastive: the highest score of a text that counts as a hard "
+        "negative. Texts between this and the highest score are not used.",
+    )
+    centre: bool = Field(
+        default=False,
+        description="Subtract the mean vector of the training texts, in a layer that is trained and saved "
+        "with the encoder. For language models as bases: their vectors all point in nearly the same "
+        "direction, so that cosines are near 1, and --objective cosine would make them worse.",
+    )
+    attention_dropout: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Share of the attention weights that is dropped in training. Unset: the base's own. "
+        "simcse relies on dropout, so set it if the base has none.",
+    )
+    batch_size: int = Field(default=32, ge=1, description="Number of pairs per training step.")
+    learning_rate: Positive = Field(
+        default=2e-5, description="Highest learning rate, reached after the warm-up."
+    )
+    epochs: Positive = Field(default=1.0, description="Number of passes over the training pairs.")
+    max_steps: MaxSteps = None
+    eval_steps: int = Field(
+        default=100,
+        ge=1,
+        description="Steps between two evaluations on the validation pairs; the best step is kept.",
+    )
+    checkpoint_steps: CheckpointSteps = 200
+    eval_batch_size: int = Field(
+        default=64,
+        ge=1,
+        description="Number of sentences encoded at once in evaluations.",
+        json_schema_extra=NO_EFFECT,
+    )
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of pairs and of dropout.")
+
+    @property
+    def steps_are_chosen(self) -> bool:
+        """Whether the user has set a number of steps."""
+        return self.max_steps is not None
+
+    def steps_of(self, examples: int) -> int:
+        """The number of steps with this number of pairs; a pass over them has a whole number of batches."""
+        whole = max(1, math.ceil(self.epochs * math.ceil(examples / self.batch_size)))
+        return min(whole, self.max_steps or whole)
+
+
+class ClassifierOptions(Settings):
+    """How a logistic regression on the vectors of a sentence encoder learns to classify texts (D14)."""
+
+    c: Annotated[list[float], Several] = Field(
+        default=[1.0],
+        min_length=1,
+        description="C of the logistic regression: a lower C keeps its weights smaller, so that it follows "
+        "single texts less. If several are given, the one with the lowest log loss is kept. Measured on "
+        "generated texts, this C is too high for texts of people, so give several only with rows of people.",
+    )
+    balanced: bool = Field(
+        default=True,
+        description="Give all labels the same weight, however many texts each has: the number of generated "
+        "texts of a label says nothing about how frequent the label is.",
+    )
+    batch_size: TextsAtOnce = 64
+    seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the parts of the cross-validation.")
+
+    @field_validator("c")
+    @classmethod
+    def _positive(cls, values: list[float]) -> list[float]:
+        if any(not 0 < value < float("inf") for value in values):
+            raise ValueError("every C must be above 0")
+        if len(set(values)) < len(values):
+            raise ValueError(f"{', '.join(f'{value:g}' for value in values)}: give each C once")
+        return values

@@ -144,10 +144,9 @@ def prompt_tokens(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: s
 
 def encoded_requests(
     task: TaskSpec, model: SteerableModel | RemoteModel, requests: Iterable[TextRequest], *, steered: bool
-) -> list[tuple[TextRequest, tuple[Prompt, ...]]]:
+) -> Iterator[tuple[TextRequest, tuple[Prompt, ...]]]:
     """Each request with the tokens of its prompt and, where texts are ``steered``, of its counter-prompts."""
     encode = lru_cache(maxsize=64)(partial(prompt_tokens, task, model))  # an input's labels share prompts
-    return [
-        (request, tuple(map(encode, (request.prompt, *(request.counter_prompts if steered else ())))))
-        for request in requests
-    ]
+    for request in requests:
+        prompts = (request.prompt, *request.counter_prompts) if steered else (request.prompt,)
+        yield request, tuple(map(encode, prompts))

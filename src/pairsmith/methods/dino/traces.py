@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pairsmith.data.tasks import Decoding, TaskSpec
-from pairsmith.methods.dino.requests import pair_requests, prompt_tokens, text_requests
+from pairsmith.methods.dino.method import make_decoder
+from pairsmith.methods.dino.requests import encoded_requests, pair_requests, text_requests
 from pairsmith.models.language.decoder import Draw
-from pairsmith.models.language.decoders import make_decoder
 from pairsmith.models.language.protocols import SteerableModel
 
 NOTABLE = 0.05
@@ -57,11 +57,8 @@ def traces(
     ``items`` are the inputs of a pair task, or the numbers of the texts of a text task.
     """
     requests = text_requests(task, items) if isinstance(items, range) else pair_requests(task, items, 1)
-    for request in requests:
+    for request, prompts in encoded_requests(task, model, requests, steered=True):
         draws: list[Draw] = []
-        prompts = tuple(
-            prompt_tokens(task, model, prompt) for prompt in (request.prompt, *request.counter_prompts)
-        )
         decoder = make_decoder(model, decoding, seed, prompts, len(prompts), draws.append)
         counters = tuple(task.counters(request.label))
         if not all(map(decoder.fits, prompts)):

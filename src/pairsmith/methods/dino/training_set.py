@@ -31,7 +31,7 @@ from pairsmith.runs.seeds import stream_key, uniforms
 NEGATIVE_DRAWS = 100
 """Random draws for the negatives of a first text; nearly every draw is a text of another first text."""
 
-_OPEN = re.compile(r"\[[^\W\d_][^\]]*\]")
+_PLACEHOLDER = re.compile(r"\[[^\W\d_][^\]]*\]")
 """A placeholder that a language model left for somebody to fill in, such as ``[City Name]``."""
 
 Filter = Callable[[GeneratedRow], str | None]
@@ -133,20 +133,19 @@ def row_filters(options: TrainingSetOptions, task: TaskSpec | None) -> dict[str,
             return None
         return "the texts are equal"
 
-    left_open = "the text holds a placeholder in square brackets"
+    def placeholder(row: GeneratedRow) -> str | None:
+        holds_one = isinstance(row, LabelledText) and _PLACEHOLDER.search(row.text)
+        return "the text holds a placeholder in square brackets" if holds_one else None
+
     few = f"fewer than {options.min_words} words"
     return {
         EMPTY: lambda row: None if _text(row).strip() else "the text is empty",
         LINE_BREAK: lambda row: "the text holds a line break" if "\n" in _text(row) else None,
-        "placeholder": lambda row: left_open if _holds_placeholder(row) else None,
+        "placeholder": placeholder,
         TOO_SHORT: lambda row: few if count_words(_text(row)) < options.min_words else None,
         COPY: copy,
         "near-copy": near_copy,
     }
-
-
-def _holds_placeholder(row: GeneratedRow) -> bool:
-    return isinstance(row, LabelledText) and _OPEN.search(row.text) is not None
 
 
 def _text(row: GeneratedRow) -> str:

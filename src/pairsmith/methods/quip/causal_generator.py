@@ -23,7 +23,7 @@ from pairsmith.models.language.beam_search import Continuation, search_continuat
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.faults import TextFault, fault_of_text
-from pairsmith.models.language.prefixes import common
+from pairsmith.models.language.prefixes import common_length
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.question_generator import (
@@ -204,7 +204,7 @@ class CausalGenerator:
         Tokenized alone, a text may get other tokens, with special tokens around them.
         """
         before, joined = self.model.encode("x\n"), self.model.encode("x\n" + text)
-        tokens = joined[common(before, joined) :]
+        tokens = joined[common_length(before, joined) :]
         while tokens and tokens[-1] in self.model.end_tokens:
             tokens.pop()
         return tokens

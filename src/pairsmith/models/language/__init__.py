@@ -9,7 +9,6 @@ Read the modules in this order:
   prefix once, ``attention_plan`` groups the rows that attend to the same keys, and ``packed_weights`` speeds
   up matrix products on a CPU.
 - ``remote``, ``remote_decoder``, ``servers``, ``certified``: models behind a server.
-- ``decoders``: makes the decoder of a model of either kind.
 - ``prefix_batches`` and ``likelihood``: the log-likelihoods of texts, several after one prefix at once.
 - ``sequences``: sampling and beam search with encoder-decoder models. ``shared_beams``: beam search with
   decoder-only ones.

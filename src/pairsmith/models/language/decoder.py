@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.language.combine import Rule
-from pairsmith.models.language.prefixes import common
+from pairsmith.models.language.prefixes import common_length
 from pairsmith.models.language.protocols import DecodingSession, Prompt, SteerableModel
 from pairsmith.models.language.sampling import Sampling, draw_tokens
 from pairsmith.models.language.steering import full_distributions, token_choices
@@ -60,6 +60,26 @@ class Group:
     def prompts(self) -> tuple[Prompt, ...]:
         """The main prompt, then the counter-prompts."""
         return (self.main, *self.counters)
+
+    def end(
+        self, decode: Callable[[list[int]], str], sampling: Sampling, *, may_stop: bool, is_end: bool
+    ) -> None:
+        """Set text and ending if the token that was drawn last ends the text.
+
+        ``may_stop`` is whether this token holds the stop string's last character, ``is_end`` whether it is an
+        end token of the model. ``decode`` returns the text of tokens.
+        """
+        if may_stop:
+            text, stop, _ = decode(self.tokens).partition(sampling.stop)
+            if stop:
+                self.text, self.ending = text, "stop"
+                return
+        if is_end:
+            self.ending = "end"
+        elif len(self.tokens) == (self.max_tokens or sampling.max_tokens):
+            self.ending = "length"
+        if self.ending:
+            self.text = decode(self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +217,12 @@ class MultiPromptDecoder:
         while self._waiting or self._ready or self._active:
             with torch.inference_mode():
                 self._enter()
-                ended = self._ended()
-            yield from ended
+                for group in self._active:
+                    if not group.unread:
+                        last = group.tokens[-1]
+                        may_stop, is_end = last in self._stop_tokens, last in self._model.end_tokens
+                        group.end(self._model.decode, self._sampling, may_stop=may_stop, is_end=is_end)
+            yield from [group for group in self._active if group.ending]
             with torch.inference_mode():
                 self._remove_ended()
                 self._step()
@@ -231,35 +255,29 @@ class MultiPromptDecoder:
                 fresh = [prompt for prompt in group.prompts if prompt not in self._used]
                 new.update(dict.fromkeys(fresh))
                 for prompt in fresh:
-                    size += len(prompt) - (0 if self._session.call_tokens else common(last, prompt))
+                    size += len(prompt) - (0 if self._session.call_tokens else common_length(last, prompt))
                     last = prompt
                 self._used.update(group.prompts)
                 self._ready.append(group)
             self._session.prefill(list(new))
         return self._ready[0] if self._ready else None
 
-    def _ended(self) -> list[Group]:
-        """The groups whose text ended with the token drawn last; ``_remove_ended`` frees their rows."""
-        for group in self._active:
-            if not group.unread:
-                self._note_ending(group)
-        return [group for group in self._active if group.ending]
-
     def _remove_ended(self) -> None:
-        """Remove the groups that ended and were not followed."""
-        done = [group for group in self._active if group.ending]
-        if done:
-            for group in done:
-                self._used.subtract(group.prompts)
-            self._active = [group for group in self._active if not group.ending]
-            # Rows past the end move to the places of those that ended, so that few have to be moved.
-            rows = [row for group in self._active for row in group.rows]
-            holes = iter(sorted(set(range(len(rows))) - set(rows)))
-            moved = {row: next(holes) for row in rows if row >= len(rows)}
-            old = {place: row for row, place in moved.items()}
-            self._session.keep_rows([old.get(place, place) for place in range(len(rows))])
-            for group in self._active:
-                group.rows = [moved.get(row, row) for row in group.rows]
+        """Remove the groups that ended and were not followed, and free their rows."""
+        ended = [group for group in self._active if group.ending]
+        if not ended:
+            return
+        for group in ended:
+            self._used.subtract(group.prompts)
+        self._active = [group for group in self._active if not group.ending]
+        # Rows past the end move to the places of those that ended, so that few have to be moved.
+        rows = [row for group in self._active for row in group.rows]
+        holes = iter(sorted(set(range(len(rows))) - set(rows)))
+        moved = {row: next(holes) for row in rows if row >= len(rows)}
+        old = {place: row for row, place in moved.items()}
+        self._session.keep_rows([old.get(place, place) for place in range(len(rows))])
+        for group in self._active:
+            group.rows = [moved.get(row, row) for row in group.rows]
 
     def _step(self) -> None:
         """Feed every row its group's next token, and draw a token for each group without unread tokens."""
@@ -292,18 +310,3 @@ class MultiPromptDecoder:
             p_main, p_steered = full_distributions(logits, rows, self._rule)
             for i, group in enumerate(groups):
                 self._watch(Draw(group, group.tokens[-1], p_main[i], p_steered[i]))
-
-    def _note_ending(self, group: Group) -> None:
-        """Set the group's ending and text if its last token ended it."""
-        token = group.tokens[-1]
-        if token in self._stop_tokens:
-            group.text, stop, _ = self._model.decode(group.tokens).partition(self._sampling.stop)
-            if stop:
-                group.ending = "stop"
-                return
-        if token in self._model.end_tokens:
-            group.ending = "end"
-        elif len(group.tokens) == (group.max_tokens or self._sampling.max_tokens):
-            group.ending = "length"
-        if group.ending:
-            group.text = self._model.decode(group.tokens)

@@ -202,7 +202,7 @@ def log_likelihoods(
     for batch, sums in results_by_length(
         list(map(len, rows)),
         lambda batch: [rows[row] for row in batch],
-        partial(_computed, judge, texts=texts, leads=leads),
+        partial(_of_batch, judge, texts=texts, leads=leads),
         device,
         batch_tokens=min(batch_tokens or tokens_at_once(device), _room_for_logits(judge)),
     ):
@@ -213,27 +213,17 @@ def log_likelihoods(
     return likelihoods
 
 
-def _computed(
+def _of_batch(
     judge: LikelihoodJudge, batch: Sequence[PrefixRow], texts: Sequence[Prompt], leads: Sequence[Prompt]
 ) -> list[float]:
     """The log-likelihoods of the texts in a batch of rows, row after row."""
-    places, targets = places_and_targets(batch, texts, leads)
-    features = prefix_features(batch)
-    log_p = iter(_log_probabilities(judge, features, places, targets))
-    return [sum(next(log_p) for _ in texts[number]) for row in batch for number in row.numbers]
-
-
-def _log_probabilities(
-    judge: LikelihoodJudge,
-    features: dict[str, Any],
-    places: Sequence[tuple[int, int]],
-    targets: Sequence[int],
-) -> list[float]:
-    """The log-probability of each target token, predicted at its place ``(row, column)``."""
     device = judge.network.device
+    places, targets = places_and_targets(batch, texts, leads)
     judge.predictions.places = torch.tensor(places, dtype=torch.int64, device=device).reshape(-1, 2)
     with torch.inference_mode():
-        inputs = prefix_inputs(moved(features, device), judge.network)
+        inputs = prefix_inputs(moved(prefix_features(batch), device), judge.network)
         logits = judge.network(**inputs, use_cache=False).logits[0]
-        goals = torch.tensor(targets, device=device, dtype=torch.int64)
-        return list(logits.float().log_softmax(dim=1).gather(1, goals[:, None])[:, 0].tolist())
+        tokens = torch.tensor(targets, device=device, dtype=torch.int64)
+        log_p = logits.float().log_softmax(dim=1).gather(1, tokens[:, None])[:, 0]
+    of_tokens = iter(log_p.tolist())
+    return [sum(next(of_tokens) for _ in texts[number]) for row in batch for number in row.numbers]

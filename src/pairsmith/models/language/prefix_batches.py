@@ -48,21 +48,20 @@ def prefix_rows(
     prefixes: Sequence[Sequence[int]],
     texts: Sequence[Sequence[int]],
     groups: Sequence[Hashable] | None = None,
-    longest: int | None = None,
 ) -> Iterator[PrefixRow]:
     """Rows of n texts and their prefixes, group after group; each text is in one row.
 
     Texts share a row if they are of the same group and their prefixes are equal, or one is the beginning of
     the other; a document, for example, is cut more if a longer text follows it. Without ``groups``, texts
-    with equal prefixes form a group. A row has at most ``longest`` tokens (None: see ``LONGEST_ROW``), unless
-    its first text needs more.
+    with equal prefixes form a group. For the length of a row see ``LONGEST_ROW``; it is exceeded only if the
+    first text of the row needs more.
     """
     members: dict[Hashable, list[int]] = defaultdict(list)
     for number, group in enumerate(groups or map(tuple, prefixes)):
         members[group].append(number)
     for numbers in members.values():
         common = prefixes[max(numbers, key=lambda number: len(prefixes[number]))]
-        most = longest or max(LONGEST_ROW, 2 * len(common))
+        most = max(LONGEST_ROW, 2 * len(common))
         row = PrefixRow(common)
         for number in numbers:
             seen, text = len(prefixes[number]), texts[number]

@@ -23,7 +23,7 @@ from pairsmith.core.progress import clock
 from pairsmith.models.language.answers import InvalidAnswer, choices, parsed, string
 from pairsmith.models.language.protocols import Prompt
 from pairsmith.models.language.servers import T, server_of
-from pairsmith.models.language.waits import LONGEST_WAIT, Waits, cause, seconds_asked
+from pairsmith.models.language.waits import LONGEST_WAIT, cause, seconds_asked, wait_to_retry
 
 RemoteDecoding = Literal["plain", "certified", "reranked"]
 
@@ -61,6 +61,8 @@ class RemoteModel:
             prompts as tokens and has ``/tokenize`` and ``/detokenize``, such as vLLM and llama.cpp's.
         at_once: number of groups that are decoded at the same time.
         listed: number of likeliest tokens to request, for ``certified``.
+
+    While the event ``stopped`` is set, no requests are sent, and those that wait for a retry give up.
     """
 
     def __init__(
@@ -89,16 +91,15 @@ class RemoteModel:
         self._session = requests.Session()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, HTTPAdapter(pool_maxsize=at_once))
-        self._waits = Waits()
+        self.stopped = threading.Event()
         self._valid: set[tuple[str, ...]] = set()  # the kinds of requests that had a valid answer
         self.used = Used()
         if key := os.environ.get(KEY):
             self._session.headers["Authorization"] = f"Bearer {key}"
         self._cache = _Cache(cache) if cache else None
         self.way, self.at_once, self.listed = way, at_once, listed
-        self._server = server_of(self.ask, self._properties(), by_tokens=way == "certified")
-        self.form = self._server.form
-        self.context = self._server.context
+        self.server = server_of(self.ask, self._properties(), by_tokens=way == "certified")
+        self.context = self.server.context
         self.text_of = lru_cache(maxsize=65536)(lambda token: self.decode([token]))
 
     def _properties(self) -> Any:
@@ -128,34 +129,26 @@ class RemoteModel:
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt."""
-        return self._server.encode(text)
+        return self.server.encode(text)
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
         """The tokens of a chat in the server's template, ending with the given beginning of the answer."""
-        return self._server.encode_chat(message, answer)
+        return self.server.encode_chat(message, answer)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens."""
-        return self._server.decode(tokens)
+        return self.server.decode(tokens)
 
     def ends(self, token: int) -> bool:
         """Whether a token looks like a special token, which ends the text."""
         return _SPECIAL.fullmatch(self.text_of(token)) is not None
-
-    def likeliest(self, prompts: Sequence[Prompt], count: int) -> list[dict[int, float]]:
-        """The likeliest next tokens of prompts and their log-probabilities, up to ``count`` each."""
-        return self._server.likeliest(prompts, count)
-
-    def log_probabilities(self, prompts: Sequence[Prompt], text: str) -> list[float]:
-        """The log-probability of ``text`` after each prompt."""
-        return self._server.log_probabilities(prompts, text)
 
     def continued(
         self, prompt: Prompt, seed: int, top_k: int, top_p: float, tokens: int, stop: str
     ) -> tuple[str, Literal["stop", "end", "length"]]:
         """A text drawn by the server, and how it ended."""
         drawn = {"seed": seed, "temperature": 1.0, "top_p": top_p, "max_tokens": tokens, "stop": [stop]}
-        body = {**self._server.drawing(prompt, top_k), **drawn}
+        body = {**self.server.drawing(prompt, top_k), **drawn}
 
         def read(answer: dict[str, Any]) -> tuple[str, Literal["stop", "end", "length"]]:
             (choice,) = choices(answer, 1)
@@ -186,7 +179,7 @@ class RemoteModel:
                 return value
         said = "stopped"
         for tries in range(1, MOST_ATTEMPTS + 1):
-            if self._waits.stopped:
+            if self.stopped.is_set():
                 break
             said, asked = self._answer(url, body)
             if asked is None:
@@ -207,7 +200,8 @@ class RemoteModel:
             if tries == MOST_ATTEMPTS:
                 break
             # The first faults are not reported, as they may pass quickly.
-            if self._waits.wait(pause, url, said, told=tries > 2, asked=0 < asked == pause):
+            asks = 0 < asked == pause
+            if wait_to_retry(pause, url, said, told=tries > 2, asked=asks, stopped=self.stopped):
                 break
         raise RemoteError(
             f"{redacted(url)}: no usable answer after {tries} {'try' if tries == 1 else 'tries'} "
@@ -241,14 +235,6 @@ class RemoteModel:
             said = redacted(one_line(response.text[:300]))
             raise ModelError(f"{redacted(url)} refuses the request: {response.status_code} {said}")
         return response.text, None
-
-    def stop(self) -> None:
-        """Send no more requests until ``resume``; those that wait for a retry give up."""
-        self._waits.stop()
-
-    def resume(self) -> None:
-        """Send requests again after ``stop``."""
-        self._waits.resume()
 
 
 class Used:

@@ -77,12 +77,12 @@ class RemoteDecoder:
                 for future in done:
                     yield future.result()
         except BaseException as error:
-            self._model.stop()
+            self._model.stopped.set()
             wait(running, None if isinstance(error, Exception) else STOP_SECONDS)
 
             def resume(_: Future[Group] | None = None) -> None:
                 if all(future.done() for future in running):
-                    self._model.resume()
+                    self._model.stopped.clear()
 
             for future in running:
                 future.add_done_callback(resume)
@@ -120,30 +120,25 @@ class RemoteDecoder:
 
     def _reranked(self, group: Group) -> Group:
         if self._plain(group).ending == "stop" and group.counters:
-            own, *others = self._model.log_probabilities(group.prompts, group.text + self._sampling.stop)
+            own, *others = self._model.server.log_probabilities(
+                group.prompts, group.text + self._sampling.stop
+            )
             if own <= max(others):
                 group.ending = "outranked"
         return group
 
     def _certified(self, group: Group) -> Group:
-        drawn = group.tokens
         while group.ending is None:
-            choices = self._choices([(*prompt, *drawn) for prompt in group.prompts])
+            choices = self._choices([(*prompt, *group.tokens) for prompt in group.prompts])
             if choices is None:
                 group.ending = "uncertified"
+                group.text = self._model.decode(group.tokens) if group.tokens else ""
                 break
-            number = torch.from_numpy(self._number(group, len(drawn)))
-            drawn.append(int(draw_tokens(*choices, number)))
-            if self._sampling.stop[-1] in self._model.text_of(drawn[-1]):
-                group.text, stop, _ = self._model.decode(drawn).partition(self._sampling.stop)
-                if stop:
-                    group.ending = "stop"
-                    return group
-            elif self._model.ends(drawn[-1]):
-                group.ending = "end"
-            if len(drawn) == self._sampling.max_tokens:
-                group.ending = group.ending or "length"
-        group.text = self._model.decode(drawn) if drawn else ""
+            number = torch.from_numpy(self._number(group, len(group.tokens)))
+            token = int(draw_tokens(*choices, number))
+            group.tokens.append(token)
+            may_stop = self._sampling.stop[-1] in self._model.text_of(token)
+            group.end(self._model.decode, self._sampling, may_stop=may_stop, is_end=self._model.ends(token))
         return group
 
     def _number(self, group: Group, place: int) -> Float64s:
@@ -157,7 +152,7 @@ class RemoteDecoder:
             if self._longest is not None and count > listed >= self._longest:
                 break
             try:
-                main, *counters = self._model.likeliest(rows, count)
+                main, *counters = self._model.server.likeliest(rows, count)
             except ModelError:
                 if count == listed:
                     raise

@@ -47,9 +47,6 @@ class BeamCache(SharedCache):
         del layer_idx
         return self._width + self._fed[0]
 
-    def _padded(self, rows: int) -> int:
-        return rows  # the search keeps their number
-
 
 def can_share_beams(network: Any) -> bool:
     """Whether ``search_shared_beams`` supports a model: a decoder-only model of a known type."""
@@ -83,7 +80,7 @@ def search_shared_beams(network: Any, features: Mapping[str, Tensor], how: Any, 
         with ExitStack() as step:
 
             def begin(*_: Any) -> None:
-                step.enter_context(cache.step(mask.device))
+                step.enter_context(cache.step(mask.device, len(mask) * how.num_beams))
 
             stepping.register_forward_pre_hook(begin)
             stepping.register_forward_hook(lambda *_: step.close())

@@ -32,9 +32,9 @@ class SharedCache(Cache):
         starts: the number of starts, and the length in tokens of the longest one; (0, 0) for none.
         slot: the largest number of tokens of a prompt after its start.
         tail: the largest number of tokens that are fed to a row.
+        slots: the number of slots.
         shared: whether the model's attention is ``attend``. Otherwise ``update`` returns each row's keys and
             values in full, in order, for the model's own attention.
-        slots: the number of slots; by default one for each row.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class SharedCache(Cache):
         slot: int,
         tail: int,
         *,
-        slots: int | None = None,
+        slots: int,
         shared: bool,
     ) -> None:
         super().__init__(layers=[])
         self.starts = Store(*starts)
-        self.slots = Store(rows if slots is None else slots, slot)
+        self.slots = Store(slots, slot)
         self._tails = Store(rounded_up(rows), tail)
         self._start_of = torch.full((self.slots.count,), -1)  # the start of each slot's prompt
         self._row_slots: list[int] = []
@@ -92,41 +92,29 @@ class SharedCache(Cache):
         self._row_slots = [self._row_slots[row] for row in rows]
         self._fed = [self._fed[row] for row in rows]
 
-    @property
-    def positions(self) -> Tensor:
-        """The position of each row's next token, ``(rows,)`` int64."""
-        return sum(self._row_lengths()) + torch.tensor(self._fed)
-
-    def _row_lengths(self) -> tuple[Tensor, Tensor]:
-        """Tokens of each row's start and of its slot, each ``(rows,)``."""
-        starts = self._start_of[self._row_slots]
-        none = torch.zeros_like(starts)
-        of_start = torch.where(starts < 0, none, self.starts.lengths[starts]) if self.starts.count else none
-        return of_start, self.slots.lengths[self._row_slots]
-
     @contextmanager
-    def step(self, device: torch.device) -> Iterator[Tensor]:
-        """A step that feeds every row one token; yields the mask of the keys that each row sees.
+    def step(self, device: torch.device, rows: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """A step that feeds every row one token: yields the positions of these tokens, and a mask.
 
-        The mask, ``(rows, keys)`` int64, is for models whose attention is not ``attend``.
+        The model is called with ``rows`` rows; those after the cache's own are padding. The positions are
+        ``(cache's rows,)`` int64. The mask of the keys that each row sees, ``(rows, keys)`` int64, is for
+        models whose attention is not ``attend``.
         """
         slots, fed = torch.tensor(self._row_slots), torch.tensor(self._fed)
-        start, slot = self._row_lengths()
-        stores = [(self._start_of[slots].clamp(min=0), start, self.starts), (slots, slot, self.slots)]
-        rows = self._padded(len(fed))
+        starts, of_slots = self._start_of[slots], self.slots.lengths[slots]
+        of_starts = torch.zeros_like(starts)
+        if self.starts.count:
+            of_starts = self.starts.lengths[starts].where(starts >= 0, of_starts)
+        stores = [(starts.clamp(min=0), of_starts, self.starts), (slots, of_slots, self.slots)]
         self._plan = plan_decoding_step(stores, fed, self._tails.length, rows, device)
         self._order, seen = (self._none, self._none) if self._shared else self._plan.in_order()
         token = _STEPPING.set(self)
         try:
-            yield seen.to(torch.int64)
+            yield of_starts + of_slots + fed, seen.to(torch.int64)
         finally:
             _STEPPING.reset(token)
             self._plan, self._biases = None, {}
         self._fed = [fed + 1 for fed in self._fed]
-
-    def _padded(self, rows: int) -> int:
-        """The number of rows, with padding, of a call of the model for this number of real rows."""
-        return rounded_up(rows) if self._shared else rows
 
     def update(self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any) -> Any:
         """Write the rows' new keys and values, ``(rows, heads, 1, size)``; padding rows are left out.

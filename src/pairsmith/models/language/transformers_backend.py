@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch.utils.hooks import RemovableHandle
 from transformers.cache_utils import DynamicCache
 
@@ -145,9 +146,7 @@ class TransformersModel:
 class TransformersSession:
     """Computed prompts, and the rows that began from them."""
 
-    def __init__(
-        self, model: Any, rows: int, prompts: Iterable[Prompt], tail: int, call_tokens: int = 0
-    ) -> None:
+    def __init__(self, model: Any, rows: int, prompts: Iterable[Prompt], tail: int, call_tokens: int) -> None:
         self._model = model
         self._device = model.device
         self._shared = has_shared_attention(model)
@@ -171,21 +170,21 @@ class TransformersSession:
             if prompt not in self._logits:
                 by_start[self._start_of[prompt]].append(prompt)
         new = [start for start in by_start if start and start not in self._starts]
-        for start, states, _ in self._computed(new, []):
+        for start, states, _ in self._compute_in_batches(new, []):
             self._starts[start] = len(self._starts)  # low numbers first, as steps multiply all up to the last
             self._cache.starts.write(self._starts[start], states)
         for start, waiting in by_start.items():
             before = self._cache.starts.read(self._starts[start]) if start else []
             sharing = by_prefix(waiting, start, self.call_tokens)
             prefixes = [prefix for prefix in sharing if prefix != start]
-            of_prefix = {prefix: states for prefix, states, _ in self._computed(prefixes, before)}
+            of_prefix = {prefix: states for prefix, states, _ in self._compute_in_batches(prefixes, before)}
             for prefix, members in sharing.items():
                 shared = of_prefix.get(prefix, [])
-                for prompt, states, logits in self._computed(members, _joined(before, shared)):
+                for prompt, states, logits in self._compute_in_batches(members, _joined(before, shared)):
                     self._ahead[prompt] = _joined(shared, states)
                     self._logits[prompt] = logits
 
-    def _computed(
+    def _compute_in_batches(
         self, prompts: Sequence[Prompt], before: list[LayerStates]
     ) -> Iterator[tuple[Prompt, list[LayerStates], Tensor]]:
         """Each prompt with the keys and values of its tokens after ``before``, and its next-token logits.
@@ -206,9 +205,9 @@ class TransformersSession:
                     if len(prompt) - start_length >= FILLED * (longest - start_length)
                 ]
             del waiting[-len(batch) :]
-            yield from zip(batch, *self._compute(batch, before), strict=True)
+            yield from zip(batch, *self._compute_batch(batch, before), strict=True)
 
-    def _compute(
+    def _compute_batch(
         self, prompts: list[Prompt], before: list[LayerStates]
     ) -> tuple[Iterator[list[LayerStates]], Tensor]:
         """Compute a batch of prompts with a common prefix, whose keys and values are ``before``.
@@ -227,7 +226,7 @@ class TransformersSession:
         lengths = torch.tensor([len(prompt) for prompt in prompts])
         mask = torch.arange(shared + width) < lengths[:, None]
         last = (lengths - shared - 1).to(self._device)
-        with self._head_sees(last), _named_failures(self._model):
+        with self._logits_only_at(last), _named_failures(self._model):
             output = self._model(
                 input_ids=tokens.to(self._device),
                 attention_mask=mask.to(self._device, torch.int64),
@@ -251,8 +250,8 @@ class TransformersSession:
         )
         return states, logits[:, 0].clone()  # copied, so that the batch, which may be large, is freed
 
-    def _head_sees(self, places: Tensor) -> RemovableHandle:
-        """A context in which the output layer gets one token of each row, at ``places``, ``(rows,)``."""
+    def _logits_only_at(self, places: Tensor) -> RemovableHandle:
+        """A context in which logits are computed for one token of each row, at ``places``, ``(rows,)``."""
 
         def narrow(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
             (hidden,) = args
@@ -290,12 +289,10 @@ class TransformersSession:
 
     def step(self, tokens: Tensor) -> Tensor:
         """Feed every row one token, ``(rows,)`` int64, at its position; returns logits, ``(rows, vocab)``."""
-        positions = self._cache.positions
         rows = len(tokens)
-        if self._shared:
-            filler = (0, rounded_up(rows) - rows)
-            tokens, positions = (torch.nn.functional.pad(x, filler) for x in (tokens, positions))
-        with self._attention(), self._cache.step(self._device) as seen:
+        called = rounded_up(rows) if self._shared else rows  # with padding rows
+        with self._attention(), self._cache.step(self._device, called) as (positions, seen):
+            tokens, positions = (pad(x, (0, called - rows)) for x in (tokens, positions))
             output = self._model(
                 input_ids=tokens[:, None].to(self._device),
                 attention_mask=None if self._shared else seen,

@@ -53,43 +53,27 @@ FAULTS = FaultFilter()
 _LOG.addFilter(FAULTS)
 
 
-class Waits:
-    """The waits of all requests to a server."""
+def wait_to_retry(
+    seconds: float, url: str, fault: str, *, told: bool, asked: bool, stopped: threading.Event
+) -> bool:
+    """Wait before a request is sent again; returns whether ``stopped``, once it is set, ended the wait.
 
-    def __init__(self) -> None:
-        self._stopped = threading.Event()
-
-    @property
-    def stopped(self) -> bool:
-        """Whether ``stop`` was called."""
-        return self._stopped.is_set()
-
-    def stop(self) -> None:
-        """End all waits."""
-        self._stopped.set()
-
-    def resume(self) -> None:
-        """Allow waits again after ``stop``."""
-        self._stopped.clear()
-
-    def wait(self, seconds: float, url: str, fault: str, *, told: bool, asked: bool) -> bool:
-        """Wait before a request is sent again; returns whether ``stop`` ended the wait.
-
-        Args:
-            seconds: how long to wait.
-            url: the URL of the request.
-            fault: why the request waits; if it is the response's status, the text begins with the status.
-            told: whether a short wait is reported, too.
-            asked: whether the server asked to wait this long.
-        """
-        until = time.monotonic() + seconds
-        while True:
-            if told or seconds >= LONG_WAIT:
-                _tell(seconds, url, fault, asked)
-            if self._stopped.wait(min(seconds, REMINDED_EVERY)):
-                return True
-            if (seconds := until - time.monotonic()) <= 0:
-                return False
+    Args:
+        seconds: how long to wait.
+        url: the URL of the request.
+        fault: why the request waits; if it is the response's status, the text begins with the status.
+        told: whether a short wait is reported, too.
+        asked: whether the server asked to wait this long.
+        stopped: ends the waits of all requests to a server.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        if told or seconds >= LONG_WAIT:
+            _tell(seconds, url, fault, asked)
+        if stopped.wait(min(seconds, REMINDED_EVERY)):
+            return True
+        if (seconds := until - time.monotonic()) <= 0:
+            return False
 
 
 def _tell(seconds: float, url: str, fault: str, asked: bool) -> None:

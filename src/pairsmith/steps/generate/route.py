@@ -209,7 +209,7 @@ def _server_line(task: TaskSpec, settings: GenerateSettings) -> str:
     """A line for the user: the form of requests that the server accepts, and how texts will be steered."""
     model = remote_model(task, settings)
     model.close()
-    return f"{model.name} takes requests in {model.form} form; steering: {model.way}"
+    return f"{model.name} takes requests in {model.server.form} form; steering: {model.way}"
 
 
 def _earlier_tables(writer: FolderWriter, shard: Shard) -> tuple[pa.Table, pa.Table] | None:

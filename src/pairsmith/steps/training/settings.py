@@ -16,7 +16,7 @@ from pairsmith.core.fields import (
 )
 from pairsmith.core.model_names import MINILM
 from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, Listed, refuse
-from pairsmith.methods.dino.training_options import ClassifierOptions, EncoderOptions
+from pairsmith.methods.dino.options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.mining.options import (
     BiencoderOptions,
     CrossencoderOptions,
