@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pairsmith.metrics.bootstrap import interval, mean_draws, resampled_sums, spearman_draws
+from pairsmith.metrics.bootstrap import interval, resampled_sums, spearman_draws
 
 
 def test_every_draw_is_spearman_of_its_resample():
@@ -55,10 +55,6 @@ def test_undefined_draws_are_left_out_and_none_defined_gives_no_interval():
     assert interval(np.array([np.nan, 0.5, 0.5])) == (0.5, 0.5)
     assert interval(np.array([np.nan])) is None
     assert interval(np.array([])) is None
-
-
-def test_means_are_taken_draw_by_draw():
-    assert mean_draws([np.array([0.0, 1.0]), np.array([0.5, 0.0])]).tolist() == [0.25, 0.5]
 
 
 def test_all_counts_of_a_row_are_summed_as_often_as_the_row_is_drawn():

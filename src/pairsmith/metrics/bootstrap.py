@@ -61,16 +61,6 @@ def rounded_interval(limits: tuple[float, float] | None) -> list[float] | None:
     return None if limits is None else [round(limit, 4) for limit in limits]
 
 
-def mean_draws(parts: Sequence[Float64s]) -> Float64s:
-    """For each draw, the mean of the subsets' figures: ``(draws,)`` float64; NaN if one of them is NaN (D11).
-
-    Each of ``parts``, at least one, has the figures of a subset, ``(draws,)`` float64. So every subset is
-    resampled by itself.
-    """
-    averages: Float64s = np.mean(np.stack(parts), axis=0)
-    return averages
-
-
 def mean_intervals(
     figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
 ) -> dict[str, list[float] | None]:

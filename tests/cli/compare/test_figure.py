@@ -16,8 +16,8 @@ from pairsmith.data.documents import Document
 from pairsmith.methods.dino.evaluation import Figure, SuiteScores, classification_figures, separation
 from pairsmith.methods.quip.sentiment import RATIONALES, Judged
 from pairsmith.metrics.ranking import MEASURES
+from pairsmith.steps.evaluate.figures import over_splits
 from pairsmith.steps.evaluate.qa import Answered, qa_figures
-from pairsmith.steps.evaluate.results import over_splits
 from pairsmith.steps.evaluate.sentiment import sentiment_figures
 from pairsmith.steps.evaluate.summaries import summary_figures, summary_rouge
 

@@ -292,6 +292,7 @@ def test_splits_may_be_lists_of_ids_as_for_paws(tmp_path):
         training_splits(given(str(tmp_path / "train.tsv"), ids=ids))
     with pytest.raises(SettingsError, match="--ids has no effect with a folder of splits"):
         training_splits(given(ids, ids=ids))
+    (tmp_path / "ids" / "2-13" / "train_ids.tsv").write_text("10\n40\n")
     (tmp_path / "ids" / "2-21" / "train_ids.tsv").write_text("7\n")
     with pytest.raises(InputError, match="train_ids.tsv: .*train.tsv has no row with the id '7'"):
         training_splits(given(str(tmp_path / "train.tsv"), ids=ids))

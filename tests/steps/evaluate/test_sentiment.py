@@ -22,7 +22,7 @@ from pairsmith.models.span_heads import SpanHeads, save_heads
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import sentiment as module
-from pairsmith.steps.evaluate.sentiment import evaluate_sentiment, judge, of_prompts, sentiment_figures
+from pairsmith.steps.evaluate.sentiment import evaluate_sentiment, judge, sentiment_figures
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 
 pytestmark = pytest.mark.slow
@@ -57,16 +57,6 @@ def test_the_ranking_tells_classes_apart_that_a_bias_hides():
         "auroc": 100.0, "auroc_ci": [100.0, 100.0], "error": None, "prompts": [100.0],
         "prompts_ci": [[100.0, 100.0]],
     }  # fmt: skip
-
-
-def test_a_mean_over_prompts_with_its_uncertainty_by_hand():
-    draws = np.array([[40.0, 90.0], [60.0, 100.0]])  # means 65 and 80
-    assert of_prompts("accuracy", [50.0, 100.0], draws) == {
-        "accuracy": 75.0, "accuracy_ci": [65.375, 79.625], "error": 25.0, "prompts": [50.0, 100.0],
-        "prompts_ci": [[40.5, 59.5], [90.25, 99.75]],
-    }  # fmt: skip
-    without = of_prompts("accuracy", [50.0, 100.0], np.empty((0, 2)))
-    assert (without["accuracy_ci"], without["prompts_ci"]) == (None, [None, None])
 
 
 def test_intervals_are_those_of_texts_drawn_one_by_one():

@@ -17,7 +17,7 @@ from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sts import StsSuite
-from pairsmith.metrics.bootstrap import interval, mean_draws, rounded_interval, spearman_draws
+from pairsmith.metrics.bootstrap import interval, rounded_interval, spearman_draws
 from pairsmith.metrics.classification import (
     accuracy,
     confusion_matrix,
@@ -189,9 +189,8 @@ def _draws(
     overall = spearman_draws(_joined(cosines), _joined(gold), draws=bootstrap, rng=rng)
     if len(gold) == 1:
         return overall, None
-    return overall, mean_draws(
-        [spearman_draws(cosines[name], gold[name], draws=bootstrap, rng=rng) for name in gold]
-    )
+    by_subset = [spearman_draws(cosines[name], gold[name], draws=bootstrap, rng=rng) for name in gold]
+    return overall, np.mean(by_subset, axis=0)
 
 
 def _gold(suite: StsSuite) -> dict[str, Float64s]:

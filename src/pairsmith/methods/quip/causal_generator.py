@@ -93,12 +93,12 @@ class CausalGenerator:
         decoder = MultiPromptDecoder(
             self.model, self_debias, sampling, self._options.seed, prompts, tail=self._tail
         )
-        wanted = self._options.questions
+        count = self._options.questions
         written: dict[Output, WrittenQuestion] = {}
         answers: dict[Group, Output] = {}
         questions: dict[Group, tuple[Output, str]] = {}  # with the text of the answer
         for row, passage in enumerate(passages):
-            for number in passage.missing(wanted):
+            for number in passage.missing(count):
                 if not decoder.fits(prompts[row]):  # a prompt may have more tokens than its parts together
                     written[row, number] = WrittenQuestion("", "", _LONG_PASSAGE)
                     continue
@@ -122,7 +122,7 @@ class CausalGenerator:
                 question = decoder.follow(group, lead, stream, GENERATED_QUESTION_TOKENS)
                 questions[question] = (row, number), text
         return [
-            [written[row, number] for number in passage.missing(wanted)]
+            [written[row, number] for number in passage.missing(count)]
             for row, passage in enumerate(passages)
         ]
 

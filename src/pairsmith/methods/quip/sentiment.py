@@ -93,14 +93,24 @@ class Judged:
         leads: Float64s = self.scores[:, :, 1] - self.scores[:, :, 0]
         return leads
 
-    def positive(self, calibration: Calibration) -> NDArray[np.bool_]:
+    def positive(
+        self, calibration: Calibration, texts: NDArray[np.int64] | slice = slice(None)
+    ) -> NDArray[np.bool_]:
         """Whether each text is predicted positive with each prompt, ``(p, n)``.
 
         ``plain`` predicts the class with the larger score. ``calibrated`` first subtracts the mean scores of
         the neutral texts (Q11). ``centred`` first subtracts the mean scores of the texts themselves; that
-        needs no labels, but assumes that both classes are about equally frequent.
+        needs no labels, but assumes that both classes are about equally frequent. ``texts`` are the indices
+        of the texts, if not all are meant.
         """
-        return self._positive(self.leads(), calibration)
+        leads = self.leads()[:, texts]
+        bias: Float64s = np.zeros((len(leads), 1))
+        if calibration == "calibrated":
+            bias = self.neutral[:, 1:] - self.neutral[:, :1]
+        if calibration == "centred":
+            bias = leads.mean(axis=1, keepdims=True)
+        predicted: NDArray[np.bool_] = leads > bias
+        return predicted
 
     def accuracy_draws(
         self, gold: NDArray[np.bool_], calibration: Calibration, *, draws: int, rng: np.random.Generator
@@ -115,22 +125,11 @@ class Judged:
         if calibration != "centred":  # the predictions are the same in each resample
             correct = (self.positive(calibration) == gold).T.astype(np.int64)
             return resampled_sums(correct, draws=draws, rng=rng) / count
-        leads = self.leads()
-        accuracies: Float64s = np.empty((draws, len(leads)))
+        accuracies: Float64s = np.empty((draws, len(self.scores)))
         for draw in accuracies:
             rows = rng.integers(0, count, size=count)
-            draw[:] = (self._positive(leads[:, rows], calibration) == gold[rows]).mean(axis=1)
+            draw[:] = (self.positive(calibration, rows) == gold[rows]).mean(axis=1)
         return accuracies
-
-    def _positive(self, leads: Float64s, calibration: Calibration) -> NDArray[np.bool_]:
-        """What ``positive`` returns, for texts with these ``leads``, ``(p, m)``."""
-        bias: Float64s = np.zeros((len(leads), 1))
-        if calibration == "calibrated":
-            bias = self.neutral[:, 1:] - self.neutral[:, :1]
-        if calibration == "centred":
-            bias = leads.mean(axis=1, keepdims=True)
-        predicted: NDArray[np.bool_] = leads > bias
-        return predicted
 
 
 def questions_about(item: str) -> list[str]:

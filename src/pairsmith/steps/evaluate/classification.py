@@ -18,7 +18,8 @@ from pairsmith.steps.evaluate.classification_settings import (
     label_descriptions,
 )
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.results import Evaluated, with_interval, written_by_program
+from pairsmith.steps.evaluate.figures import with_interval
+from pairsmith.steps.evaluate.results import Evaluated, written_by_program
 from pairsmith.steps.planning import count_in_run, text_encoder
 from pairsmith.steps.shared import load_options
 

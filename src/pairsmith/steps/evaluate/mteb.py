@@ -51,7 +51,7 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
         raise ModelError(
             f"model {settings.model}: evaluate mteb does not support GloVe vectors; use evaluate sts"
         )
-    with_mteb()
+    require_mteb()
     from pairsmith.steps.evaluate import mteb_tasks
 
     with mteb_tasks.warnings_passed_to(run.progress.say):
@@ -76,7 +76,7 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
     return results
 
 
-def with_mteb() -> None:
+def require_mteb() -> None:
     """Check that mteb is installed, without importing it."""
     if importlib.util.find_spec("mteb") is None:
         raise MissingExtra("mteb", "eval")
@@ -165,7 +165,7 @@ def _earlier_result(path: Place, hashed: str | None) -> Any:
 
 def plan_evaluate_mteb(settings: EvaluateMtebSettings, _before: Before) -> Estimate:
     """Encode some sentences, and extrapolate to the number of characters in the tasks; loads no data."""
-    with_mteb()
+    require_mteb()
     from pairsmith.steps.evaluate.mteb_tasks import characters_of, warnings_passed_to
 
     # Sentences of the length usual in test sets; their content does not affect the time.

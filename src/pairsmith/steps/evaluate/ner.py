@@ -25,14 +25,14 @@ from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 from pairsmith.runs import hash_source
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, evaluation_estimate
-from pairsmith.steps.evaluate.results import (
-    Evaluated,
+from pairsmith.steps.evaluate.figures import (
     count_trained_on,
     mean_line,
     over_splits,
     trained_on_line,
     uncertainty_line,
 )
+from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.steps.planning import evenly_spaced
 from pairsmith.steps.shared import errors_about, named

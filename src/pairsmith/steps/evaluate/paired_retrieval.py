@@ -11,7 +11,7 @@ from pairsmith.metrics.ranking import MEASURES
 from pairsmith.steps.evaluate.paired import EarlierEvaluation, predictions_in, with_verdict
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
-EachQuery = Mapping[str, Sequence[float]]
+FiguresOfQueries = Mapping[str, Sequence[float]]
 """For each of ``MEASURES``, the figures of n queries, ×100, in the order of the queries."""
 
 
@@ -34,23 +34,23 @@ def earlier_retrieval(
             "the same data, or first evaluate its model on these data"
         )
     for name in ("depth", "exclude_own"):
-        there, here = earlier.record.settings.get(name), getattr(settings, name)
-        if there != here:
+        earlier_value, value = earlier.record.settings.get(name), getattr(settings, name)
+        if earlier_value != value:
             raise FolderError(
-                f"{earlier.option}: measured with {name} {there}, here it is {here}; the figures depend on "
-                "it, so give the same value to both evaluations"
+                f"{earlier.option}: measured with {name} {earlier_value}, here it is {value}; the figures "
+                "depend on it, so give the same value to both evaluations"
             )
     return earlier
 
 
-def figures_in(folder: Place, queries: Sequence[str]) -> EachQuery:
+def figures_in(folder: Place, queries: Sequence[str]) -> FiguresOfQueries:
     """The figures of ``queries``, in this order, from the predictions in the folder of an evaluation."""
     rows = {row["query"]: row for row in predictions_in(folder)}
     return {name: [float(rows[query][name]) for query in queries] for name in MEASURES}
 
 
 def retrieval_differences(
-    figures: EachQuery, earlier: EachQuery, *, bootstrap: int, seed: int
+    figures: FiguresOfQueries, earlier: FiguresOfQueries, *, bootstrap: int, seed: int
 ) -> dict[str, Any]:
     """The figures minus those of an earlier evaluation, for ``results.json``.
 

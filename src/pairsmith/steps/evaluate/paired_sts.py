@@ -28,20 +28,21 @@ def earlier_sts(
         return None
     earlier = EarlierEvaluation.open(settings.against, "evaluate sts")
     if earlier.record.inputs.get("data") != digest:
-        there = {
+        earlier_counts = {
             name: figures["pairs"]
             for name, figures in earlier.results.items()
             if isinstance(figures, Mapping) and isinstance(figures.get("pairs"), int)
         }
-        here = {suite.name: len(suite.pairs) for suite in suites}
+        counts = {suite.name: len(suite.pairs) for suite in suites}
         raise FolderError(
-            f"{earlier.option}: measured on other pairs (there {_counts(there)}; here {_counts(here)}); give "
-            "a result on the same file or test sets, or first evaluate its model on these pairs"
+            f"{earlier.option}: measured on other pairs (there {_listed(earlier_counts)}; here "
+            f"{_listed(counts)}); give a result on the same file or test sets, or first evaluate its model "
+            "on these pairs"
         )
     return earlier
 
 
-def _counts(pairs: Mapping[str, int]) -> str:
+def _listed(pairs: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} pairs of {name}" for name, count in pairs.items())
 
 

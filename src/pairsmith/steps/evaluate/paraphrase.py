@@ -31,8 +31,7 @@ from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import hash_source
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.results import (
-    Evaluated,
+from pairsmith.steps.evaluate.figures import (
     count_trained_on,
     over_splits,
     trained_on_line,
@@ -40,6 +39,7 @@ from pairsmith.steps.evaluate.results import (
     with_error,
     with_interval,
 )
+from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.training_splits import TrainingSplits, training_sources, training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
 from pairsmith.steps.planning import count_in_run, read_first

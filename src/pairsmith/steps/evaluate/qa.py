@@ -14,7 +14,8 @@ from pairsmith.metrics.squad import exact_match, f1, squad_warning
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.storage import JSON, hash_json
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.results import Evaluated, with_interval
+from pairsmith.steps.evaluate.figures import with_interval
+from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import load_options

@@ -22,15 +22,10 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.search.bm25 import bm25_revision
 from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, extrapolated
+from pairsmith.steps.evaluate.figures import with_interval
 from pairsmith.steps.evaluate.paired import EarlierEvaluation, paired_table
 from pairsmith.steps.evaluate.paired_retrieval import earlier_retrieval, figures_in, retrieval_differences
-from pairsmith.steps.evaluate.results import (
-    FEW_ROWS,
-    Evaluated,
-    evaluate_once,
-    with_interval,
-    written_by_program,
-)
+from pairsmith.steps.evaluate.results import FEW_ROWS, Evaluated, evaluate_once, written_by_program
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, kept_vectors, ranked_grades, retrieve, searcher
 from pairsmith.steps.kept_vectors import remove_vectors

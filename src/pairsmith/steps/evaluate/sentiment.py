@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sentiment import Opinion, read_opinions
@@ -20,13 +19,13 @@ from pairsmith.methods.quip.sentiment import (
     judge_by_reader,
 )
 from pairsmith.metrics.auroc import auroc, auroc_draws
-from pairsmith.metrics.bootstrap import interval, mean_and_error, rounded_interval
 from pairsmith.models.heads import TextModel, load_with_head
 from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.results import Evaluated, mean_line, uncertainty_line
+from pairsmith.steps.evaluate.figures import mean_line, over_repetitions, uncertainty_line
+from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import load_options, named
@@ -99,7 +98,7 @@ def sentiment_figures(
     for name in CALIBRATIONS:
         values = 100.0 * (judged.positive(name) == gold).mean(axis=1)
         draws = judged.accuracy_draws(gold, name, draws=bootstrap, rng=np.random.default_rng(seed))
-        accuracy = of_prompts("accuracy", values.tolist(), 100.0 * draws)
+        accuracy = over_repetitions("accuracy", "prompts", values.tolist(), 100.0 * draws)
         if len(values) > RATIONALES:
             accuracy["fifth_prompt"] = accuracy["prompts"][RATIONALES]
             accuracy["fifth_prompt_ci"] = accuracy["prompts_ci"][RATIONALES]
@@ -107,28 +106,8 @@ def sentiment_figures(
     leads = judged.leads()
     by_prompt = [auroc_draws(lead, gold, draws=bootstrap, rng=np.random.default_rng(seed)) for lead in leads]
     areas = [100.0 * auroc(lead, gold) for lead in leads]
-    figures["ranking"] = of_prompts("auroc", areas, 100.0 * np.stack(by_prompt, axis=1))
+    figures["ranking"] = over_repetitions("auroc", "prompts", areas, 100.0 * np.stack(by_prompt, axis=1))
     return figures | {"count": len(gold)}
-
-
-def of_prompts(name: str, values: Sequence[float], draws: Float64s) -> dict[str, Any]:
-    """A figure of p prompts for ``results.json``.
-
-    - ``name``: the mean over the prompts, with its 95 % interval over the texts (``{name}_ci``) and its
-      standard ``error`` over the prompts, which is None with a single prompt;
-    - ``prompts``: each prompt's value; ``prompts_ci``: its 95 % interval over the texts.
-
-    ``draws``, ``(draws, p)``, are the prompts' values on bootstrap resamples of the texts; without any, the
-    intervals are None.
-    """
-    mean, error = mean_and_error(values)
-    return {
-        name: mean,
-        f"{name}_ci": rounded_interval(interval(draws.mean(axis=1))),
-        "error": error,
-        "prompts": [round(value, 4) for value in values],
-        "prompts_ci": [rounded_interval(interval(column)) for column in draws.T],
-    }
 
 
 def sentiment_table(results: Mapping[str, Any]) -> str:

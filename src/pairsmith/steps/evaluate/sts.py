@@ -20,6 +20,7 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_json
 from pairsmith.steps.evaluate.evaluation import extrapolated
+from pairsmith.steps.evaluate.figures import with_interval
 from pairsmith.steps.evaluate.paired import EarlierEvaluation
 from pairsmith.steps.evaluate.paired_sts import (
     cosines_in,
@@ -28,7 +29,7 @@ from pairsmith.steps.evaluate.paired_sts import (
     sts_comparison,
     sts_differences,
 )
-from pairsmith.steps.evaluate.results import AGAINST, FEW_PAIRS, Evaluated, evaluate_once, with_interval
+from pairsmith.steps.evaluate.results import AGAINST, FEW_PAIRS, Evaluated, evaluate_once
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import load_options, refuse_sources

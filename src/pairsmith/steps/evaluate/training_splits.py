@@ -43,10 +43,10 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
         return TrainingSplits({}, "people")
     sources = training_sources(settings)
     if _has_splits(settings.train):
-        read_splits = [paraphrase_pairs(source, settings.seed) for source in sources.values()]
-        origins = {negatives for _, negatives in read_splits}
-        splits = {n: pairs for n, (pairs, _) in zip(settings.splits, read_splits, strict=True)}
-        return TrainingSplits(splits, "sampled" if "sampled" in origins else "people")
+        files = {n: paraphrase_pairs(sources[f"train, {n}"], settings.seed) for n in settings.splits}
+        sampled = any(negatives == "sampled" for _, negatives in files.values())
+        splits = {n: pairs for n, (pairs, _) in files.items()}
+        return TrainingSplits(splits, "sampled" if sampled else "people")
     pairs, negatives = paraphrase_pairs(settings.train, settings.seed)
     if not settings.ids:
         with errors_about(f"--train {settings.train}", InputError):
@@ -57,21 +57,28 @@ def training_splits(settings: EvaluateParaphraseSettings) -> TrainingSplits:
             f"{settings.train}: has no labels, which --ids needs; give labelled pairs, or leave --ids out"
         )
     pair_of_id = {pair.id: pair for pair in pairs if pair.id}
-    lists = {n: _ids(sources[f"ids, {n}"]) for n in settings.splits}
-    for number, ids in lists.items():
-        if missing := [row_id for row_id in ids if row_id not in pair_of_id]:
-            raise InputError(
-                f"{sources[f'ids, {number}']}: {settings.train} has no row with the id {missing[0]!r}; it "
-                "needs a column id with the ids in this list"
-            )
-    splits = {n: [pair_of_id[row_id] for row_id in ids] for n, ids in lists.items()}
-    for number, examples in splits.items():
-        if len({pair.label for pair in examples}) < 2:
-            label = int(bool(examples[0].label))
-            raise InputError(
-                f"{sources[f'ids, {number}']}: all rows with these ids have label {label}; both are needed"
-            )
-    return TrainingSplits(splits, negatives)
+    return TrainingSplits(
+        {n: _listed_pairs(sources[f"ids, {n}"], pair_of_id, settings.train) for n in settings.splits},
+        negatives,
+    )
+
+
+def _listed_pairs(source: str, pair_of_id: Mapping[str, Paraphrase], train: str) -> list[Paraphrase]:
+    """The pairs whose ids are in the file ``source``, one on each line; ``train`` names the pairs."""
+    ids = [row_id for _, line in read_lines(place(source)) if (row_id := line.strip())]
+    if not ids:
+        raise InputError(f"{source}: has no ids; list one id on each line")
+    if missing := [row_id for row_id in ids if row_id not in pair_of_id]:
+        raise InputError(
+            f"{source}: {train} has no row with the id {missing[0]!r}; it needs a column id with the ids in "
+            "this list"
+        )
+    pairs = [pair_of_id[row_id] for row_id in ids]
+    if len({pair.label for pair in pairs}) < 2:
+        raise InputError(
+            f"{source}: all rows with these ids have label {int(bool(pairs[0].label))}; both are needed"
+        )
+    return pairs
 
 
 def _has_splits(train: str) -> bool:
@@ -91,11 +98,3 @@ def _file(folder: str, settings: EvaluateParaphraseSettings, split: int, name: s
             "--splits N"
         )
     return str(path)
-
-
-def _ids(source: str) -> list[str]:
-    """The ids in a file that has one on each line."""
-    ids = [name for _, line in read_lines(place(source)) if (name := line.strip())]
-    if not ids:
-        raise InputError(f"{source}: has no ids; list one id on each line")
-    return ids

@@ -1,4 +1,4 @@
-"""Means over splits: their error is over the splits, their interval over the test rows."""
+"""Means over splits or prompts: their error is over these, their interval over the test rows."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from sklearn.metrics import f1_score
 from tests.resamples import loop_interval
 
 from pairsmith.metrics.classification import binary_counts
-from pairsmith.steps.evaluate.results import over_splits, uncertainty_line, with_error
+from pairsmith.steps.evaluate.figures import over_repetitions, over_splits, uncertainty_line, with_error
 
 
 def test_all_splits_have_the_same_rows_in_a_resample_and_the_mean_is_taken_in_each():
@@ -42,3 +42,13 @@ def test_a_table_says_what_both_are_and_only_what_it_has():
     ]
     assert with_error({"f1": 50.0, "error": None, "f1_ci": None}, "f1") == "50.00"
     assert uncertainty_line({"f1": 50.0, "error": None, "f1_ci": None}, "f1", "splits", "pairs") == []
+
+
+def test_a_mean_over_prompts_with_its_uncertainty_by_hand():
+    draws = np.array([[40.0, 90.0], [60.0, 100.0]])  # means 65 and 80
+    assert over_repetitions("accuracy", "prompts", [50.0, 100.0], draws) == {
+        "accuracy": 75.0, "accuracy_ci": [65.375, 79.625], "error": 25.0, "prompts": [50.0, 100.0],
+        "prompts_ci": [[40.5, 59.5], [90.25, 99.75]],
+    }  # fmt: skip
+    without = over_repetitions("accuracy", "prompts", [50.0, 100.0], np.empty((0, 2)))
+    assert (without["accuracy_ci"], without["prompts_ci"]) == (None, [None, None])
