@@ -14,7 +14,7 @@ def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
 
     ``settings`` are the settings in the manifest of a folder that ``generate`` or ``postprocess`` wrote; with
     those of other folders there are no meanings. A score that ``postprocess`` has smoothed has the meaning of
-    the original score.
+    the original score, and 0 then only stands for sampled negatives.
     """
     by_name: dict[Any, str] = {}
     for label in labels_of_task(settings):
@@ -23,12 +23,13 @@ def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
         by_name[label["name"]] = _meaning(str(label["instruction"])) + others
     meanings = {label_text(name): meaning for name, meaning in by_name.items()}
     smoothing = settings.get("smoothing")
-    numeric = all(isinstance(value, int | float) for value in (smoothing, *by_name))
-    if smoothing and by_name and numeric:
+    if by_name and all(isinstance(value, int | float) for value in (smoothing, *by_name)):
         mean = fmean(by_name)
         # The smoothed scores, computed and rounded as ``smooth`` of the training set does.
         smoothed = {round((1 - smoothing) * name + smoothing * mean, 12): by_name[name] for name in by_name}
         meanings |= {label_text(name): meaning for name, meaning in smoothed.items()}
+        if settings.get("augment") and 0 not in smoothed:
+            meanings["0"] = "Two texts paired at random, which have nothing to do with each other."
     return meanings
 
 

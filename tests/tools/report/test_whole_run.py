@@ -154,3 +154,5 @@ def test_what_a_step_lacks_is_named_with_its_step_and_what_to_do(tmp_path):
     assert "Look at these 2 points:" in text
     assert "pairsmith postprocess --near-copies drop leaves them out" in text
     assert "Give the same command again to finish it." in text
+    page_of(a_run(run, ["pairs"], planned=["pairs", "later", "last"]), tmp_path / "page")
+    assert warnings_in(tmp_path / "page")[1] == "the steps later, last are not finished"

@@ -75,6 +75,10 @@ def test_labels_mean_what_the_task_asked_for_also_when_scores_are_smoothed():
     assert label_meanings({"task": task})["1"] == alike
     assert label_meanings({"task": task, "smoothing": 0.2}).keys() == {"1", "0.5", "0", "0.9", "0.1"}
     assert label_meanings({"task": task, "smoothing": 0.2})["0.9"] == alike
+    cleaned = label_meanings({"task": task, "smoothing": 0.2, "augment": 2})
+    assert cleaned["0"].startswith("Two texts paired at random")
+    assert cleaned["0.9"] == alike
+    assert label_meanings({"task": task, "smoothing": 0, "augment": 2}) == label_meanings({"task": task})
     assert label_meanings({"task": load_task("topic").model_dump(mode="json")})["tech"] == (
         "A news headline about technology."
     )

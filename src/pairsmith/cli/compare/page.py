@@ -8,6 +8,7 @@ from statistics import fmean
 from pairsmith.cli.compare.file import Comparison
 from pairsmith.cli.compare.outcome import TABLE_HEAD, Cost, Score, rows_of_table, tokens_of
 from pairsmith.tools.report.charts import Point, lines
+from pairsmith.tools.report.models import MEANINGS
 from pairsmith.tools.report.parts import (
     Block,
     Chart,
@@ -20,34 +21,24 @@ from pairsmith.tools.report.parts import (
     shown_text,
 )
 
-_SPREAD = (
-    "Vertical lines are 95 % confidence intervals of the mean over {seeds} seeds, by Student's t. Ways whose "
-    "intervals overlap cannot be told apart."
-)
-
 
 def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Cost]) -> str:
     """The HTML page of a comparison with these scores, and these costs by the names of ways."""
-    figure = f"{comparison.measure.step} {comparison.measure.figure}"
-    spread = (
-        _SPREAD.format(seeds=len(comparison.seeds))
-        if len(comparison.seeds) > 1
-        else "There is only one seed, so there are no intervals."
-    )
-    facts = Facts(
-        [
-            ("compared figure", shown_text(figure)),
-            (
-                "training step and base",
-                shown_text(f"{comparison.train.step} {comparison.train.settings.get('base', '')}"),
-            ),
-            (
-                "human-labelled rows",
-                shown_text(Path(comparison.labelled).name if comparison.labelled else "none"),
-            ),
-            ("seeds", ", ".join(map(str, comparison.seeds))),
-        ]
-    )
+    train, measure = comparison.train, comparison.measure
+    figure = f"{measure.step} {measure.figure}"
+    seeds = len(comparison.seeds)
+    spread = "There is only one seed, so there are no intervals."
+    if seeds > 1:
+        spread = (
+            f"Vertical lines are 95 % confidence intervals of the mean over {seeds} seeds, by Student's t. "
+            "Where intervals overlap, the difference between two ways may be chance."
+        )
+    facts = [
+        ("compared figure", figure),
+        ("training step and base", f"{train.step} {train.settings.get('base', '')}"),
+        ("human-labelled rows", Path(comparison.labelled).name if comparison.labelled else "none"),
+        ("seeds", ", ".join(map(str, comparison.seeds))),
+    ]
     table = Table(
         TABLE_HEAD,
         [tuple(shown_text(cell, 80) for cell in row) for row in rows_of_table(scores, costs)],
@@ -60,18 +51,20 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
     by_time, time_spans = points(scores, partial(time_of, costs=costs))
     by_tokens, token_spans = points(scores, partial(tokens_of, costs=costs))
     time_chart = lines(by_time, "seconds to make the rows and to train the model", time_spans)
-    token_chart = lines(by_tokens, "tokens that models generated", token_spans)
-    described = shown_text(comparison.description.strip())
     blocks: list[Block] = [
-        *([Note(described)] if described else []),
-        facts,
+        Facts([(name, shown_text(value)) for name, value in facts]),
         table,
         Chart(lines(by_rows, "rows", spans), f"{figure} by the number of rows. {spread}"),
         Chart(time_chart, f"{figure} by the time taken, {most}"),
     ]
+    if meaning := MEANINGS.get(measure.step.replace("-", " ", 1)):
+        blocks.insert(1, Note(meaning))
     if any(tokens for line in by_tokens.values() for tokens, _ in line):
+        token_chart = lines(by_tokens, "tokens that models generated", token_spans)
         blocks.append(Chart(token_chart, f"{figure} by the tokens that models generated, {most}"))
-    return render_page(Page(shown_text(comparison.name), [PageSection("Comparison", blocks, level=2)]))
+    sections = [PageSection("Comparison", blocks, level=2)]
+    lead = filter(None, [shown_text(comparison.description.strip())])
+    return render_page(Page(shown_text(comparison.name), sections, lead=list(lead)))
 
 
 Lines = dict[str, list[Point]]

@@ -10,6 +10,7 @@ from pairsmith.data.kinds import WITH_NEGATIVES, Row, RowKind
 from pairsmith.data.tasks import label_text
 from pairsmith.tools.audit.rows import question_on
 from pairsmith.tools.export.files import Files, Splits
+from pairsmith.tools.report.parts import column_words
 
 _MOST_LABELS = 20
 """Largest number of labels to choose from: people cannot choose among more."""
@@ -40,9 +41,10 @@ def label_studio_files(splits: Splits, kind: RowKind) -> Files:
 
 def label_config(fields: Sequence[str], choices: Sequence[str], question: str) -> str:
     """A labelling interface in Label Studio's XML: named texts, a question, and a button for each choice."""
-    heads = ((quoteattr(name), quoteattr(f"${name}")) for name in fields)
     texts = "".join(
-        f"  <Header value={head}/>\n  <Text name={head} value={value}/>\n" for head, value in heads
+        f"  <Header value={quoteattr(column_words(name))}/>\n"
+        f"  <Text name={quoteattr(name)} value={quoteattr(f'${name}')}/>\n"
+        for name in fields
     )
     buttons = "".join(f"    <Choice value={quoteattr(choice)}/>\n" for choice in choices)
     opening = f'  <Choices name="label" toName={quoteattr(fields[0])} choice="single" showInLine="true">\n'
@@ -58,7 +60,9 @@ def argilla_files(splits: Splits, kind: RowKind) -> Files:
     selection = {"type": "label_selection", "options": options}
     settings = {
         "guidelines": question,
-        "fields": [{"name": name, "title": name, "required": True, "settings": text} for name in fields],
+        "fields": [
+            {"name": name, "title": column_words(name), "required": True, "settings": text} for name in fields
+        ],
         "questions": [{"name": "label", "title": question, "required": True, "settings": selection}],
     }
     yield "settings.json", [_json(settings)]

@@ -147,11 +147,12 @@ def lengths(summary: Tally) -> Iterator[Block]:
     for name, counts in summary.lengths.items():
         most = max(int(np.ceil(np.percentile(counts, 99))), 1)
         longer = int((counts > most).sum())
-        caption = f"The last bar also counts the {number(longer)} texts that are longer." if longer else ""
-        words_in = f"words in {column_words(name)}"
+        caption = "Number of texts by their length in words."
+        if longer:
+            texts = "text that is" if longer == 1 else "texts that are"
+            caption += f" The last bar also counts the {number(longer)} {texts} longer."
         if counts.min() < most:  # else the histogram would be one bar with all texts
-            caption = f"Number of texts by their length in words. {caption}".strip()
-            yield histogram_of(np.minimum(counts, most), words_in, caption)
+            yield histogram_of(np.minimum(counts, most), f"words in {column_words(name)}", caption)
 
 
 def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
@@ -182,13 +183,14 @@ def variety(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
         different = f"{number(summary.distinct[name])} ({percent(summary.distinct[name], total)})"
         kinds = (percent(len(counts), counts.total()) for counts in _words_and_pairs(texts))
         rows.append((column_words(name), different, *kinds))
-    yield Table(
-        ["column", "different texts", "different words", "different pairs of words"],
-        rows,
-        note="Low percentages mean that the rows repeat themselves: each shows how many of all texts, of all "
+    note = (
+        "Low percentages mean that the rows repeat themselves: each shows how many of all texts, of all "
         "words, and of all pairs of adjacent words are different. Texts are counted in all rows; words are "
-        f"counted in a sample of rows, up to {_WORDS:,} words.",
+        f"counted in a sample of rows, up to {_WORDS:,} words."
     )
+    if "sentence1" in sample:
+        note += " First texts are repeated on purpose if a task wrote several second texts for each."
+    yield Table(["column", "different texts", "different words", "different pairs of words"], rows, note=note)
     for name, texts in sample.items():
         yield from _most_frequent(name, texts, warn)
 

@@ -141,7 +141,7 @@ def doubtful(
     order = finite[np.argsort(np.abs(ranks[0] - ranks[1]), kind="stable")]
     for title, rows in (
         (f"Pairs whose score and {measure.measure} disagree most:", order[::-1]),
-        (f"Pairs whose score and {measure.measure} agree:", order),
+        (f"Pairs whose score and {measure.measure} agree most:", order),
     ):
         marked = [
             (

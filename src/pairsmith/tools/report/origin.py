@@ -35,8 +35,8 @@ def checked(folder: DatasetFolder, against: Sequence[str]) -> str:
     text = f"Checked: {', '.join(checks)}."
     if not against:
         text += (
-            " Not checked: whether rows share text with evaluation data; --against names the data to compare "
-            "with."
+            " Not checked: whether rows share text with evaluation data, which the option against of "
+            "pairsmith report names."
         )
     return f"{text} {_READ.format(what='labels' if labelled else 'rows')}"
 

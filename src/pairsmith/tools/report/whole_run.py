@@ -79,20 +79,19 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
 def _steps(
     folder: Place, record: Mapping[str, Any], page_of: Callable[[Place], Page], warn: list[Finding]
 ) -> Iterator[StepOfRun]:
-    """The finished steps of the run before this report, in order; unfinished ones are appended to ``warn``.
+    """The finished steps of the run before this report, in order; ``warn`` gets their warnings.
 
     Reports and audits are left out, as they have pages or results of their own.
     """
+    unfinished: list[str] = []
     for name in record.get("planned", []):
-        step = folder / name
+        step, finished = folder / name, name in record.get("steps", {})
         if any(size_of(step / file) is not None for file in OWN_PAGES):
-            if name not in record.get("steps", {}):
-                return  # this is the report that is being written; the steps after it have yet to run
+            if not finished:
+                break  # this is the report that is being written; the steps after it have yet to run
             continue
-        if name not in record.get("steps", {}):
-            warn.append(
-                Finding(f"the step {name} is not finished", "Give the same command again to finish it.")
-            )
+        if not finished:
+            unfinished.append(name)
             continue
         try:
             page = page_of(step)
@@ -101,6 +100,15 @@ def _steps(
             page = Page(name, [])
         warn += [Finding(f"{name}: {finding.text}", finding.advice) for finding in page.warnings]
         yield StepOfRun(name, *_outcome(step), page)
+    if unfinished:
+        names = ", ".join(unfinished)
+        one = len(unfinished) == 1
+        warn.append(
+            Finding(
+                f"the step {names} is not finished" if one else f"the steps {names} are not finished",
+                f"Give the same command again to finish {'it' if one else 'them'}.",
+            )
+        )
 
 
 def _outcome(step: Place) -> tuple[str, str]:
