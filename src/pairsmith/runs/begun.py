@@ -35,7 +35,7 @@ def shard_size_of(settings: _Sharded, run: Run, count: int) -> int:
     if settings.shard_size is not None:
         return settings.shard_size
     if run.kept and not run.fresh:
-        for folder in (run.out, run.whole, *rank_folders(run.whole)):
+        for folder in (run.out, run.job_folder, *rank_folders(run.job_folder)):
             size = begun_with(folder, "shard_size")
             if isinstance(size, int) and size > 0:
                 return size
@@ -67,7 +67,7 @@ def resolve_dtype(settings: S, run: Run | None = None) -> S:
     chosen_device = device if device.startswith("cuda") else pick_device(device)
     begun = None
     if dtype == "auto" and run and run.kept and not run.fresh:
-        begun = _begun(run.out) or _begun(run.whole)
+        begun = _begun(run.out) or _begun(run.job_folder)
     precision = begun or pick_dtype(dtype, chosen_device)
     served = str(getattr(settings, "model", "")).startswith(("http://", "https://"))
     if (

@@ -54,7 +54,7 @@ class Run:
         return replace(self, out=self.out / name, on_begun=lambda: None, within=within, options="")
 
     @property
-    def whole(self) -> Place:
+    def job_folder(self) -> Place:
         """The folder in which the shares of all ranks are put together; ``out`` if this is no array job."""
         if self.rank is None:
             return self.out
@@ -109,13 +109,13 @@ def claim(
     lock.acquire(run.out, run.progress.say)
     try:
         earlier = _read(run.out, record, read)
-        if earlier is not None and run.fresh and earlier.step != identity.step:
+        if earlier is not None and not run.fresh:
+            refuse_other_work(run, run.out, earlier, identity, extends)
+        elif earlier is not None and earlier.step != identity.step:
             raise FolderError(
                 f"{run.out} holds the work of {earlier.step}, not of {identity.step}; "
                 "give another folder as --out"
             )
-        if earlier is not None and not run.fresh:
-            refuse_other_work(run, run.out, earlier, identity, extends)
     except FolderError:
         lock.release(run.out)
         raise
@@ -190,7 +190,7 @@ def _other_work(
     other = "on other inputs" if changed == "inputs" else "with other settings"
     message = f"{out} holds {state} run of {earlier.step} {other}: {shown}\ngive another folder as --out"
     if run.rank is not None:
-        return OtherWorkError(f"{message}, or remove {run.whole} to start over in this one", changed)
+        return OtherWorkError(f"{message}, or remove {run.job_folder} to start over in this one", changed)
     parts = _parts_of_their_own(out, earlier)
     kept = f"; what is unchanged in its folders {', '.join(parts)} is used again" if parts else ""
     return OtherWorkError(f"{message}, or --fresh to start over in this one{kept}", changed)
