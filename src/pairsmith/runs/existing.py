@@ -156,8 +156,9 @@ def copy_rank_shards(run: Run, identity: Identity, add: Callable[[Place, ShardEn
         OtherWorkError: a rank's folder holds work with other settings or inputs.
     """
     folders = [folder for folder in run.rank_folders() if size_of(folder / MANIFEST) is not None]
+    locked: list[Place] = []
 
-    def hold(folder: Place) -> None:
+    def lock_folder(folder: Place) -> None:
         # `is_held` may say of a rank on a machine with another clock that it has ended; `acquire` looks.
         busy = f"{folder} is being written by a rank of an array job; wait for it"
         if lock.is_held(folder):
@@ -166,20 +167,19 @@ def copy_rank_shards(run: Run, identity: Identity, add: Callable[[Place, ShardEn
             lock.acquire(folder, run.progress.say)
         except BusyError:
             raise BusyError(busy) from None
-        held.append(folder)
+        locked.append(folder)
 
-    held: list[Place] = []
     try:
-        list(several(hold, folders))  # together, as each may have to be watched for half a minute
+        list(several(lock_folder, folders))  # together, as each may have to be watched for half a minute
         for folder in folders:
-            _take_from(folder, run, identity, add)
+            _copy_from(folder, run, identity, add)
     finally:
-        for folder in held:
+        for folder in locked:
             lock.release(folder)
 
 
-def _take_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
-    """Copy the shards of one rank, whose ``folder`` this process holds."""
+def _copy_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
+    """Copy the shards of one rank, whose ``folder`` this process has locked."""
     of_rank = read_or_restore_manifest(replace(run, out=folder))
     if of_rank.fingerprint != identity.fingerprint:
         if run.within:

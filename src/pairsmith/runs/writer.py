@@ -155,14 +155,8 @@ class FolderWriter:
         if writer.finished:
             lock.release(run.out)
         else:
-            log(
-                run.out,
-                "start",
-                step=identity.step,
-                shards=planned,
-                done=len(writer.done),
-                pairsmith=__version__,
-            )
+            done = len(writer.done)
+            log(run.out, "start", step=identity.step, shards=planned, done=done, pairsmith=__version__)
         return writer
 
     @classmethod

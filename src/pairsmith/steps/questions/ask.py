@@ -53,7 +53,6 @@ from pairsmith.runs.mapped import (
     nothing_to_do,
     record_shards,
 )
-from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import JSON, hash_json, write_json
 from pairsmith.runs.work import Advance, Work
@@ -206,7 +205,7 @@ def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSO
     assert settings.sample is not None
     identity_hash = hash_json(dict(identity))
     # Later ranks of an array job read the limits that an earlier rank has saved.
-    for folder in (run.out, run.job_folder, *rank_folders(run.job_folder)):
+    for folder in run.folders_of_job():
         file = folder / LIMITS
         if size_of(file) is not None and (record := json.loads(file.read_bytes()))["of"] == identity_hash:
             saved: list[int] = record["limits"]
