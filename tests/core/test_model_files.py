@@ -130,6 +130,11 @@ def test_a_folder_lacks_its_files_in_words(tmp_path):
             "an unfinished model that infuse trained; run",
         ),
         (
+            "training.json",
+            {"step": "infuse", "complete": True},
+            "a model that infuse trained, without its weights; rerun the command that trained it, or copy",
+        ),
+        (
             "run.json",
             {"steps": {"rows": {}, "gone": {}}},
             "a recipe's run, with the folders rows, not a model",

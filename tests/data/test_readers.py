@@ -392,7 +392,22 @@ class TestParquet:
 
     def test_a_broken_manifest(self, tmp_path):
         write(tmp_path / "manifest.json", "[]")
-        assert "manifest.json cannot be read; was it written by pairsmith?" in fault(tmp_path)
+        assert fault(tmp_path).endswith(
+            "manifest.json cannot be read; if pairsmith wrote it, rerun the command that writes the folder, "
+            "which restores it"
+        )
+
+    def test_a_folder_that_lost_a_file(self, tmp_path):
+        names = [f"data/train-0000{number}.parquet" for number in range(3)]
+        for name in names:
+            self.put(tmp_path / name, sentence1=["a"])
+        files = [{"path": name} for name in [*names, "rejects/part-00000.parquet"]]
+        write(tmp_path / "manifest.json", json.dumps({"complete": True, "shards": [{"files": files}]}))
+        assert texts(tmp_path) == ["a", "a", "a"]
+        (tmp_path / names[1]).unlink()
+        assert f"lacks {names[1]}, which its manifest.json lists; rerun the command" in fault(tmp_path)
+        (tmp_path / names[2]).unlink()
+        assert f"lacks {names[1]} and 1 more, which" in fault(tmp_path)
 
 
 class TestMissing:

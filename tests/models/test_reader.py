@@ -490,18 +490,14 @@ def test_a_kind_of_model_that_cannot_answer_is_refused_by_name(tiny_gpt2, tmp_pa
         load_reader(str(folder), device="cpu", fresh_head=True)
 
 
-@pytest.mark.parametrize(
-    ("file", "message"),
-    [
-        ("config.json", "its config cannot be loaded"),
-        ("model.safetensors", "cannot be loaded for question answering"),
-    ],
-)
-def test_a_damaged_file_is_an_error_in_one_line(bert_reader, tmp_path, file, message):
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_damaged_file_is_an_error_in_one_line(bert_reader, tmp_path, file):
     folder = tmp_path / "copy"
     shutil.copytree(bert_reader, folder)
     (folder / file).write_text("junk")
-    with pytest.raises(ModelError, match=message) as error:
+    with pytest.raises(
+        ModelError, match=rf"its file {file} is damaged \(.*\); rerun the command that trained it, or copy"
+    ) as error:
         load_reader(str(folder), device="cpu")
     assert "\n" not in str(error.value)
 

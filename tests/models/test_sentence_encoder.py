@@ -259,9 +259,9 @@ def test_a_folder_that_lacks_a_part_is_refused_by_name(tiny_bert, tmp_path, lost
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.json", "{", r"cannot be loaded \(.*config\.json"),
+        ("config.json", "{", r"its file config\.json is damaged \("),
         ("config.json", json.dumps({"model_type": "unheard-of"}), "cannot be loaded"),
-        ("model.safetensors", "junk", "cannot be loaded"),
+        ("model.safetensors", "junk", r"its file model\.safetensors is damaged \("),
     ],
 )
 def test_a_folder_with_a_damaged_file_is_an_error_in_one_line(tiny_bert, tmp_path, file, content, message):

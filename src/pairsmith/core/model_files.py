@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.errors import ModelError, SettingsError, first_line
 from pairsmith.core.folder_kinds import A_MODEL, folder_kind
 from pairsmith.core.paths import Place
 
@@ -37,6 +37,7 @@ _SHORTER = (
     "allow_fp16_accumulation",
     "allow_tf32",
 )
+_MAKE_AGAIN = "rerun the command that trained it, or copy or download the folder again"
 META = "meta"
 """torch's device without memory. A model on it has a tokenizer and limits, but no weights to compute with."""
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -222,7 +223,28 @@ def refuse_no_model(folder: Path, name: str) -> None:
         return
     if kind.startswith("an unfinished model"):
         raise ModelError(f"model {name}: this is {kind}; run the same command again, and it will finish")
+    if kind.startswith("a model"):
+        raise ModelError(f"model {name}: this is {kind}, without its weights; {_MAKE_AGAIN}")
     raise ModelError(f"model {name}: this is {kind}, not a model; give a folder that a training step wrote")
+
+
+def damage(folder: Path) -> str:
+    """What is wrong with the first damaged file of a model folder, and what to do; empty if none is damaged.
+
+    JSON files have to be JSON, and safetensors files as long as their headers say.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    for file in sorted([*folder.glob("*.json"), *folder.glob("*/*.json"), *weight_files(folder)]):
+        try:
+            if file.suffix == ".json":
+                json.loads(file.read_bytes())
+            elif file.suffix == ".safetensors":
+                with safe_open(file, framework="np"):
+                    pass
+        except (OSError, ValueError, RecursionError, SafetensorError) as error:
+            return f"its file {file.relative_to(folder)} is damaged ({first_line(error)}); {_MAKE_AGAIN}"
+    return ""
 
 
 def check_module_folder(folder: Path, name: str) -> None:

@@ -125,18 +125,32 @@ def folder_files(path: Place) -> list[Place]:
     """The Parquet files of a dataset folder, sorted by their names.
 
     Raises:
-        InputError: the folder is unfinished, has a manifest that cannot be read, or has no such files.
+        InputError: the folder is unfinished, has a manifest that cannot be read, lacks files that the
+            manifest lists, or has no such files.
     """
     manifest = path / MANIFEST
+    listed: set[str] = set()
     if size_of(manifest) is not None:
         try:
-            complete = json.loads(manifest.read_text(encoding="utf-8")).get("complete")
-        except (OSError, ValueError, AttributeError):
-            raise InputError(f"{manifest} cannot be read; was it written by pairsmith?") from None
+            record = json.loads(manifest.read_text(encoding="utf-8"))
+            complete = record.get("complete")
+            listed = {file["path"] for shard in record.get("shards", ()) for file in shard["files"]}
+        except (OSError, ValueError, AttributeError, KeyError, TypeError):
+            raise InputError(
+                f"{manifest} cannot be read; if pairsmith wrote it, rerun the command that writes the "
+                "folder, which restores it"
+            ) from None
         if not complete:
             raise InputError(f"{path} is unfinished; rerun the command that writes it, and it will continue")
     paths = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
     files = sorted(paths, key=lambda file: file.name)
+    lost = {name for name in listed if name.startswith("data/")} - {f"data/{file.name}" for file in files}
+    if lost:
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        raise InputError(
+            f"{path} lacks {min(lost)}{more}, which its {MANIFEST} lists; rerun the command that writes the "
+            "folder, or copy it again"
+        )
     if not files:
         if kind := folder_kind(path):
             raise InputError(f"{path} is {kind}, which holds no rows; give a file or a dataset folder")

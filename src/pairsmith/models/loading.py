@@ -11,7 +11,7 @@ import torch
 
 from pairsmith.core.errors import ModelError, first_line
 from pairsmith.core.hub import hub_or_cache
-from pairsmith.core.model_files import check_model_folder, check_module_folder, quiet_loading
+from pairsmith.core.model_files import check_model_folder, check_module_folder, damage, quiet_loading
 from pairsmith.core.model_names import not_on_hub, resolve_model
 
 # Since 5.24 transformers calls this argument ``cache`` and accepts both names; older versions know only this.
@@ -30,7 +30,8 @@ def opened(model: str, fault: str, *, modular: bool = False) -> Iterator[tuple[s
 
     Args:
         model: the name of the model.
-        fault: the message of the ``ModelError``, with ``{}`` for the first line of the library's message.
+        fault: the message of the ``ModelError``, with ``{}`` for the first line of the library's message; a
+            damaged file of a folder is named in place of it.
         modular: whether the model may be a folder of sentence-transformers with several modules.
     """
     where = resolve_model(model)
@@ -47,7 +48,9 @@ def opened(model: str, fault: str, *, modular: bool = False) -> Iterator[tuple[s
     except Exception as error:  # libraries raise many types of exceptions for damaged or unknown files
         if not local:
             raise ModelError(not_on_hub(model, error)) from error
-        raise ModelError(f"model {model}: {fault.format(first_line(error))}") from error
+        raise ModelError(
+            f"model {model}: {damage(Path(where)) or fault.format(first_line(error))}"
+        ) from error
 
 
 @contextmanager
