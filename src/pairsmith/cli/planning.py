@@ -205,7 +205,7 @@ def _in_new_process(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
     """Call ``work`` in a new process, and return its result."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe()
-    process = context.Process(target=_answer, args=(sender, work, arguments), daemon=True)
+    process = context.Process(target=_send_result, args=(sender, work, arguments), daemon=True)
     with ignoring_interrupts():
         process.start()
     sender.close()
@@ -224,7 +224,7 @@ def _in_new_process(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
     return answer
 
 
-def _answer(pipe: Any, work: Callable[..., Estimate], arguments: tuple[Any, ...]) -> None:
+def _send_result(pipe: Any, work: Callable[..., Estimate], arguments: tuple[Any, ...]) -> None:
     try:
         pipe.send(work(*arguments))
     except PairsmithError as error:

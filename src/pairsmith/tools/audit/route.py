@@ -52,10 +52,10 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     stopped: KeyboardInterrupt | None = None
     with recorded(run, identity, AUDIT_RECORD) as save:
         if run.fresh:
-            _set_aside(run.out)
+            _keep_old_answers(run.out)
         save()
         answers = AnnotatorAnswers(run.out)
-        _check(drawn, answers)
+        _check_answers(drawn, answers)
         out = run.out
 
         def write() -> dict[str, Any]:
@@ -88,7 +88,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     return results
 
 
-def _set_aside(folder: Path) -> None:
+def _keep_old_answers(folder: Path) -> None:
     """Rename the answers of an audit that is started over, so that they are not lost."""
     answers = folder / ANSWERS_FILE
     if answers.exists():
@@ -97,7 +97,7 @@ def _set_aside(folder: Path) -> None:
             answers.rename(folder / f"{ANSWERS_FILE}.{number}")
 
 
-def _check(drawn: Audit, answers: AnnotatorAnswers) -> None:
+def _check_answers(drawn: Audit, answers: AnnotatorAnswers) -> None:
     rows, labels = {row.id for row in drawn.rows}, set(drawn.labels)
     for name, labels_by_row in answers.by_annotator().items():
         for row, label in labels_by_row.items():

@@ -45,7 +45,7 @@ def send(parts: Parts, settings: PushSettings) -> str:
     if not token:
         raise SettingsError(f"there is no token for the Hub; {_TOKEN}")
     api, repo, kind = HfApi(endpoint=endpoint(), token=token), settings.repo, parts.kind
-    with _spoken(settings, token):
+    with _readable_errors(settings, token):
         api.create_repo(repo, repo_type=kind, private=settings.private or None, exist_ok=True)
         if settings.private and not api.repo_info(repo, repo_type=kind).private:
             raise SettingsError(
@@ -68,7 +68,7 @@ def send(parts: Parts, settings: PushSettings) -> str:
 
 
 @contextmanager
-def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
+def _readable_errors(settings: PushSettings, token: str) -> Iterator[None]:
     """Turn the exceptions of the Hub's client into pairsmith's errors, in one line and without the token."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 

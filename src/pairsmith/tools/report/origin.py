@@ -22,7 +22,7 @@ _READ = (
 )
 
 
-def checked(folder: DatasetFolder, against: Sequence[str]) -> str:
+def checks_in_words(folder: DatasetFolder, against: Sequence[str]) -> str:
     """What the page checks for and what it does not, for the end of the box with the verdict."""
     names = set(folder.schema().names)
     labelled = bool(names & {"label", "score"})
@@ -61,7 +61,7 @@ def verdict(rows: int, findings: Sequence[Finding]) -> str:
     return f"Before you train on these rows, look at {points}:"
 
 
-def lead(folder: DatasetFolder) -> list[str]:
+def dataset_lead(folder: DatasetFolder) -> list[str]:
     """The lines under the title of a data set's page: its card's description, and the number of rows."""
     about = folder.manifest.about
     description = about.description.replace("`", "").strip()

@@ -9,7 +9,7 @@ from pairsmith.core.folder_kinds import read_record
 from pairsmith.core.paths import MANIFEST, Place, size_of
 from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
-from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
+from pairsmith.tools.report.models import MEANINGS, figure_rows, validation_changes
 from pairsmith.tools.report.parts import Block, Finding, Note, Page, PageSection, Table, number, shown_text
 from pairsmith.tools.report.words import step_in_words
 
@@ -113,29 +113,27 @@ def _steps(
 
 def _outcome(step: Place) -> tuple[str, str]:
     """The kind of a step and what it made, in words; both are empty if its record cannot be read."""
-    for file in (MANIFEST, TRAINING_RECORD, RESULTS):
-        if size_of(step / file) is None:
-            continue
-        try:
-            record = read_record(step / file)
-        except FolderError:
-            break
-        if file == MANIFEST:
-            counts = record.get("counts", {})
-            rejects = f", {counts['rejects']:,} rejected" if counts.get("rejects") else ""
-            return str(record.get("step", "")), f"{counts.get('rows', 0):,} rows{rejects}"
-        if file == TRAINING_RECORD:
-            outcome = "; ".join(gains(record))
-            if isinstance(record.get("texts"), dict):  # a classifier is not trained in steps
-                texts = record["texts"]
-                outcome = f"a classifier, trained on {sum(texts.values()):,} texts with {len(texts)} labels"
-            steps = record.get("steps", 0)
-            times = "step" if steps == 1 else "steps"
-            return str(record.get("step", "")), outcome or f"a model, trained in {steps:,} {times}"
-        return str(record.get("about", {}).get("step", "")), "; ".join(
-            f"{name} {value}" for name, value, _ in _main_figures(record)[:3]
-        )
-    return "", ""
+    records = (step / file for file in (MANIFEST, TRAINING_RECORD, RESULTS))
+    path = next((record for record in records if size_of(record) is not None), None)
+    if path is None:
+        return "", ""
+    try:
+        record = read_record(path)
+    except FolderError:
+        return "", ""
+    if path.name == RESULTS:
+        figures = (f"{name} {value}" for name, value, _ in _main_figures(record)[:3])
+        return str(record.get("about", {}).get("step", "")), "; ".join(figures)
+    kind = str(record.get("step", ""))
+    if path.name == MANIFEST:
+        counts = record.get("counts", {})
+        rejects = f", {counts['rejects']:,} rejected" if counts.get("rejects") else ""
+        return kind, f"{counts.get('rows', 0):,} rows{rejects}"
+    if isinstance(texts := record.get("texts"), dict):  # a classifier is not trained in steps
+        return kind, f"a classifier, trained on {sum(texts.values()):,} texts with {len(texts)} labels"
+    steps = record.get("steps", 0)
+    trained = f"a model, trained in {steps:,} {'step' if steps == 1 else 'steps'}"
+    return kind, "; ".join(validation_changes(record)) or trained
 
 
 def _main_figures(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
