@@ -128,14 +128,17 @@ def folder_files(path: Place) -> list[Place]:
         InputError: the folder is unfinished, has a manifest that cannot be read, or has no such files.
     """
     manifest = path / MANIFEST
-    if size_of(manifest) is not None:
-        try:
-            complete = json.loads(manifest.read_text(encoding="utf-8")).get("complete")
-        except (OSError, ValueError, AttributeError):
-            raise InputError(f"{manifest} cannot be read; was it written by pairsmith?") from None
-        if not complete:
-            raise InputError(f"{path} is unfinished; rerun the command that writes it, and it will continue")
-    paths = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
+    with reaching(path, InputError):
+        if size_of(manifest) is not None:
+            try:
+                complete = json.loads(manifest.read_text(encoding="utf-8")).get("complete")
+            except (OSError, ValueError, AttributeError, RecursionError):
+                raise InputError(f"{manifest} cannot be read; was it written by pairsmith?") from None
+            if not complete:
+                raise InputError(
+                    f"{path} is unfinished; rerun the command that writes it, and it will continue"
+                )
+        paths = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
     files = sorted(paths, key=lambda file: file.name)
     if not files:
         if kind := folder_kind(path):
