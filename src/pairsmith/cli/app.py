@@ -160,11 +160,11 @@ def step_command(step: Step) -> Callable[..., None]:
         settings = settings_from(step.settings, values)
         if out is None and step.needs_folder(settings):
             raise SettingsError("--out is missing; give the folder to write to")
-        from pairsmith.data.sources import check_there
+        from pairsmith.data.sources import check_exists
 
         for name in SOURCE_SETTINGS & step.settings.model_fields.keys():
             for source in texts_in(getattr(settings, name)):
-                check_there(source)
+                check_exists(source)
         for name, check in step.all_checks().items():
             value = getattr(settings, name)
             if isinstance(value, str) and value != CLOZE:
@@ -195,11 +195,11 @@ def _search_command() -> Callable[..., None]:
         _refuse_empty(values, SearchSettings)
         settings = settings_from(SearchSettings, values)
         check_retriever_name(settings.model)
-        from pairsmith.data.sources import check_there
+        from pairsmith.data.sources import check_exists
 
         for source in (*settings.corpus, settings.queries):
             if source not in (None, "-"):
-                check_there(source)
+                check_exists(source)
         from pairsmith.steps.search.route import search_documents
 
         with process.errors_as_messages("stopped"):
