@@ -175,7 +175,9 @@ STEPS: StepTable = {
         QueriesSettings,
         "pairsmith.steps.retrieval.queries:write_queries",
         "Write search queries for chunks of documents.",
-        next_commands=("pairsmith filter-queries --queries {out} --corpus {chunks} --out {out}-kept",),
+        next_commands=(
+            "pairsmith filter-queries --queries {out} --corpus {chunks} --encoder ENCODER --out {out}-kept",
+        ),
     ),
     "filter-queries": Step(
         FilterQueriesSettings,
