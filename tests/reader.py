@@ -19,7 +19,7 @@ from tests.tiny_bart import bart_tokenizer, make_bart
 from tests.training.few import PEOPLE, PLAYS, document, passage, reading, summaries, write
 
 from pairsmith.core.bundled import TINY, model_path
-from pairsmith.runs.executors import run_here
+from pairsmith.runs.executors import run_in_this_process
 from pairsmith.runs.work import Advance, Done, Load, R, W
 from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
 from pairsmith.tools.audit.rows import Audit
@@ -266,7 +266,7 @@ def ray_here(
 ) -> Iterator[Done[W, R]]:
     """In the place of a Ray cluster at 10.0.0.1:6379: this process. (Clusters have tests of their own.)"""
     assert address == "10.0.0.1:6379"
-    return run_here(load, items, advance)
+    return run_in_this_process(load, items, advance)
 
 
 def few_pairs(task: Any) -> None:

@@ -98,6 +98,21 @@ class TestAtomic:
         assert path.read_bytes() == b"two"
         assert list(path.parent.iterdir()) == [path]
 
+    def test_processes_of_two_machines_with_one_process_id_write_the_same_file(self, tmp_path, monkeypatch):
+        path, write = tmp_path / "a", storage._write_synced
+
+        def slowly(temporary, data):
+            write(temporary, data)
+            with monkeypatch.context() as patch:
+                patch.setattr(storage, "_write_synced", write)
+                patch.setattr(storage, "_PROCESS", "another")
+                write_atomic(path, data)
+
+        monkeypatch.setattr(storage, "_write_synced", slowly)
+        write_atomic(path, b"one")
+        assert path.read_bytes() == b"one"
+        assert list(tmp_path.iterdir()) == [path]
+
     @pytest.mark.parametrize("kind", [OSError, KeyboardInterrupt])
     def test_a_failure_keeps_the_old_content_and_leaves_nothing(self, tmp_path, monkeypatch, kind):
         path = tmp_path / "b.txt"

@@ -326,7 +326,7 @@ class TestFresh:
         assert work.start(out, fresh=True).done == ()
 
     def test_killed_right_after_its_manifest_nothing_old_is_taken(self, work, done, monkeypatch):
-        monkeypatch.setattr("pairsmith.runs.writer.clear_strays", lambda *_: None)
+        monkeypatch.setattr("pairsmith.runs.writer.remove_unlisted_files", lambda *_: None)
         work.start(done, fresh=True, settings={"decay": 0.0})
         monkeypatch.undo()
         assert work.start(done, settings={"decay": 0.0}).done == ()

@@ -23,7 +23,7 @@ from pairsmith.steps.corpora import corpus as encoding
 from pairsmith.steps.evaluate import retrievers
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
-from pairsmith.steps.kept_vectors import KeptVectors
+from pairsmith.steps.kept_vectors import KeptVectors, VectorOptions
 from pairsmith.steps.negatives.route import negatives
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.retrieval.filter_queries import filter_queries
@@ -37,7 +37,7 @@ WORDS = ("horn", "lute", "bell", "drum", "harp", "onion", "market", "dog", "beac
 
 
 DECIDING = {
-    "revision": "1", "device": "cpu", "dtype": "float32", "max_length": None, "batch_size": 64,
+    "device": "cpu", "dtype": "float32", "max_length": None, "batch_size": 64,
     "batch_tokens": None, "pooling": "default", "prompt": None, "dimensions": None,
 }  # fmt: skip
 
@@ -48,7 +48,7 @@ def lengths(texts, advance):
     return np.array([[len(text), 1] for text in texts], np.float32)
 
 
-def vectors(folder, texts, encode=lengths, **changes):
+def vectors(folder, texts, encode=lengths, revision="1", **changes):
     """The vectors, and whether they were encoded."""
     calls, finished = [], []
 
@@ -56,7 +56,7 @@ def vectors(folder, texts, encode=lengths, **changes):
         calls.append(texts)
         return encode(texts, advance=advance)
 
-    kept = KeptVectors.of(place(str(folder)), **DECIDING | changes)
+    kept = KeptVectors.of(place(str(folder)), revision, VectorOptions(**DECIDING | changes))
     array = kept.vectors(texts, encoded, finished.append)
     assert sum(finished) == len(texts)
     return array, bool(calls)
@@ -431,5 +431,5 @@ def test_the_retriever_recipe_encodes_its_chunks_once_for_an_encoder(tmp_path):
         for planned in recipe.steps
     }
     assert vectors["kept"] == vectors["negatives"] == vectors["before"] != ""
-    dtypes = {name: json.loads(vectors[name])["dtype"] for name in ("before", "after")}
+    dtypes = {name: json.loads(vectors[name])[-1]["dtype"] for name in ("before", "after")}
     assert dtypes["before"] == dtypes["after"]

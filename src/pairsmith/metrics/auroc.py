@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float64s
-from pairsmith.metrics.correlation import dense_groups, group_ranks
+from pairsmith.metrics.correlation import check_same_shape, dense_groups, group_ranks
 
 
 def auroc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
@@ -20,8 +20,7 @@ def auroc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
     Raises:
         ValueError: the shapes differ, or a score is not finite.
     """
-    if scores.ndim != 1 or scores.shape != positive.shape:
-        raise ValueError(f"expected two series of one length, got shapes {scores.shape} and {positive.shape}")
+    check_same_shape(scores, positive)
     return _auroc_of_groups(dense_groups(scores), positive)
 
 

@@ -40,18 +40,16 @@ def spearman_draws(
     return correlations
 
 
-def interval(draws: Float64s, *, level: float = 0.95) -> tuple[float, float] | None:
-    """The percentile interval that contains the central share ``level`` of ``draws``, ``(draws,)``.
+def interval(draws: Float64s) -> tuple[float, float] | None:
+    """The 95 % percentile interval: the limits of the central 95 % of ``draws``, ``(draws,)``.
 
-    ``level`` is above 0 and below 1, else a ``ValueError``. Undefined (NaN) draws are left out; they occur
-    only if there are very few pairs. The result is None if all draws are undefined.
+    Undefined (NaN) draws are left out; they occur only if there are very few pairs. The result is None if all
+    draws are undefined.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must be above 0 and below 1, got {level}")
     defined = draws[np.isfinite(draws)]
     if defined.size == 0:
         return None
-    tail = (1.0 - level) / 2
+    tail = (1.0 - 0.95) / 2
     low, high = np.quantile(defined, [tail, 1.0 - tail])
     return float(low), float(high)
 

@@ -15,7 +15,7 @@ def spearman(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
     Raises:
         ValueError: the shapes differ, or a value is not finite.
     """
-    _same_shape(a, b)
+    check_same_shape(a, b)
     return pearson(group_ranks(dense_groups(a)), group_ranks(dense_groups(b)))
 
 
@@ -28,7 +28,7 @@ def pearson(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
     Raises:
         ValueError: the shapes differ.
     """
-    _same_shape(a, b)
+    check_same_shape(a, b)
     if a.size < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
     x, y = a - a.mean(dtype=np.float64), b - b.mean(dtype=np.float64)
@@ -59,6 +59,7 @@ def group_ranks(groups: NDArray[np.intp]) -> Float64s:
     return ranks
 
 
-def _same_shape(a: NDArray[np.floating], b: NDArray[np.floating]) -> None:
+def check_same_shape(a: NDArray[np.generic], b: NDArray[np.generic]) -> None:
+    """Raise a ``ValueError`` unless both series are ``(n,)``."""
     if a.ndim != 1 or a.shape != b.shape:
         raise ValueError(f"expected two series of one length, got shapes {a.shape} and {b.shape}")

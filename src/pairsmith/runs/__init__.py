@@ -1,4 +1,17 @@
-"""Dataset folders: shards, fingerprints, atomic commits and data set cards."""
+"""Dataset folders: shards, fingerprints, atomic commits and data set cards.
+
+A step that makes rows calls ``FolderWriter.start``, ``commit`` for each shard, and ``finish``. These use:
+
+    writer.py     the order of all writes: shards, journal, manifest, card
+    claim.py      ``Run``, which says where a step writes; refuses a folder that holds other work
+    identity.py   what decides the rows, its fingerprint, and how two runs differ
+    lock.py       one process at a time writes to a folder; lease.py does so in stores and across machines
+    journal.py    which shards are finished while a run is unfinished
+    existing.py   checks and repairs what an earlier run left, and copies what ranks of an array job made
+    storage.py    atomic writes, scratch files and hashes
+    folder.py     file names, the manifest, and reading of finished folders
+    mapped.py     makes and commits a shard for each part of a step's input, with the workers of executors.py
+"""
 
 from pairsmith.core.model_files import hash_file
 from pairsmith.runs.attribution import Sources, model_display_name, sources_of

@@ -10,7 +10,6 @@ from pairsmith.core.paths import Place, reaching
 from pairsmith.core.settings import Settings
 from pairsmith.runs.claim import Run
 from pairsmith.runs.journal import read_run
-from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.status import record_of
 
 S = TypeVar("S", bound=Settings)
@@ -35,7 +34,7 @@ def shard_size_of(settings: _Sharded, run: Run, count: int) -> int:
     if settings.shard_size is not None:
         return settings.shard_size
     if run.kept and not run.fresh:
-        for folder in (run.out, run.whole, *rank_folders(run.whole)):
+        for folder in run.folders_of_job():
             size = begun_with(folder, "shard_size")
             if isinstance(size, int) and size > 0:
                 return size
@@ -67,21 +66,13 @@ def resolve_dtype(settings: S, run: Run | None = None) -> S:
     chosen_device = device if device.startswith("cuda") else pick_device(device)
     begun = None
     if dtype == "auto" and run and run.kept and not run.fresh:
-        begun = _begun(run.out) or _begun(run.whole)
+        begun = _begun(run.out) or _begun(run.job_folder)
     precision = begun or pick_dtype(dtype, chosen_device)
     served = str(getattr(settings, "model", "")).startswith(("http://", "https://"))
-    if (
-        run
-        and chosen_device == "cpu"
-        and not served
-        and precision != "float32"
-        and not multiplies_fast(precision, chosen_device)
-    ):
-        instead = (
-            "--dtype auto is faster for new work"
-            if begun is None
-            else "it is used because the work in this folder was begun with it"
-        )
+    slow = chosen_device == "cpu" and precision != "float32" and not multiplies_fast(precision, "cpu")
+    if run and slow and not served:
+        why = "it is used because the work in this folder was begun with it"
+        instead = why if begun else "--dtype auto is faster for new work"
         run.progress.say(
             f"{precision} is slow on this machine: its processor has no fast instructions for it; {instead}"
         )

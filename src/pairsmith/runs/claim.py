@@ -54,7 +54,7 @@ class Run:
         return replace(self, out=self.out / name, on_begun=lambda: None, within=within, options="")
 
     @property
-    def whole(self) -> Place:
+    def job_folder(self) -> Place:
         """The folder in which the shares of all ranks are put together; ``out`` if this is no array job."""
         if self.rank is None:
             return self.out
@@ -63,6 +63,10 @@ class Run:
     def rank_folders(self) -> list[Place]:
         """The folders of the ranks whose shares belong into ``out``; none if this run is itself a rank."""
         return [] if self.rank is not None else rank_folders(self._top, self.within)
+
+    def folders_of_job(self) -> list[Place]:
+        """``out``, ``job_folder`` and the folders of all ranks in it, each once."""
+        return list(dict.fromkeys([self.out, self.job_folder, *rank_folders(self.job_folder)]))
 
     @property
     def _top(self) -> Place:
@@ -109,13 +113,13 @@ def claim(
     lock.acquire(run.out, run.progress.say)
     try:
         earlier = _read(run.out, record, read)
-        if earlier is not None and run.fresh and earlier.step != identity.step:
+        if earlier is not None and not run.fresh:
+            refuse_other_work(run, run.out, earlier, identity, extends)
+        elif earlier is not None and earlier.step != identity.step:
             raise FolderError(
                 f"{run.out} holds the work of {earlier.step}, not of {identity.step}; "
                 "give another folder as --out"
             )
-        if earlier is not None and not run.fresh:
-            refuse_other_work(run, run.out, earlier, identity, extends)
     except FolderError:
         lock.release(run.out)
         raise
@@ -130,8 +134,24 @@ def refuse_other_work(
     ``out`` is ``run.out``, or in a rank of an array job the folder of all ranks.
     """
     changes = differences(earlier, identity)
-    if changes and not extends(earlier):
-        raise _other_work(run, out, earlier, identity, changes)
+    if not changes or extends(earlier):
+        return
+    state = "a finished" if earlier.complete else "an unfinished"
+    if earlier.step != identity.step:  # all settings differ, so their list would tell nothing
+        raise OtherWorkError(
+            f"{out} holds {state} run of {earlier.step}, not of {identity.step}; "
+            "give another folder as --out",
+            "settings",
+        )
+    shown = "; ".join(changes[:8]) + (f"; and {len(changes) - 8} more" if len(changes) > 8 else "")
+    changed = "inputs" if all(change.startswith("input ") for change in changes) else "settings"
+    other = "on other inputs" if changed == "inputs" else "with other settings"
+    message = f"{out} holds {state} run of {earlier.step} {other}: {shown}\ngive another folder as --out"
+    if run.rank is not None:
+        raise OtherWorkError(f"{message}, or remove {run.job_folder} to start over in this one", changed)
+    parts = _reusable_parts(out, earlier)
+    kept = f"; what is unchanged in its folders {', '.join(parts)} is used again" if parts else ""
+    raise OtherWorkError(f"{message}, or --fresh to start over in this one{kept}", changed)
 
 
 def refuse_source(run: Run, **sources: str) -> None:
@@ -175,28 +195,7 @@ def refuse_foreign(out: Place, record: str) -> None:
             raise FolderError(f"{out} holds {what}; give a new or empty folder as --out")
 
 
-def _other_work(
-    run: Run, out: Place, earlier: Manifest, identity: Identity, changes: list[str]
-) -> OtherWorkError:
-    state = "a finished" if earlier.complete else "an unfinished"
-    if earlier.step != identity.step:  # all settings differ, so their list would tell nothing
-        return OtherWorkError(
-            f"{out} holds {state} run of {earlier.step}, not of {identity.step}; "
-            "give another folder as --out",
-            "settings",
-        )
-    shown = "; ".join(changes[:8]) + (f"; and {len(changes) - 8} more" if len(changes) > 8 else "")
-    changed = "inputs" if all(change.startswith("input ") for change in changes) else "settings"
-    other = "on other inputs" if changed == "inputs" else "with other settings"
-    message = f"{out} holds {state} run of {earlier.step} {other}: {shown}\ngive another folder as --out"
-    if run.rank is not None:
-        return OtherWorkError(f"{message}, or remove {run.whole} to start over in this one", changed)
-    parts = _parts_of_their_own(out, earlier)
-    kept = f"; what is unchanged in its folders {', '.join(parts)} is used again" if parts else ""
-    return OtherWorkError(f"{message}, or --fresh to start over in this one{kept}", changed)
-
-
-def _parts_of_their_own(out: Place, earlier: Manifest) -> list[str]:
+def _reusable_parts(out: Place, earlier: Manifest) -> list[str]:
     """The names of the subfolders of a step's work that may be used again when the step starts over.
 
     A part that depends on all settings and inputs of the step is always made again, so it is not among them.

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from pairsmith.core.errors import PairsmithError, WorkerError
 from pairsmith.core.fields import ExecutorName, WorkerSettings
 from pairsmith.core.model_files import work_as
-from pairsmith.runs.work import Advance, Done, Load, LostItem, R, Say, W, Waiting, Work, Worker, work_through
+from pairsmith.data.splits import Say
+from pairsmith.runs.work import Advance, Done, Load, LostItem, R, W, Waiting, Work, Worker, work_through
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
@@ -56,8 +57,8 @@ def execute(
 ) -> Iterator[Done[W, R] | LostItem[W]]:
     """Process the items with the executor that ``where`` chooses.
 
-    See ``run_here``, ``run_processes`` and ``ray_executor.run_ray``. ``advance`` is called with the number of
-    finished units of work, ``say`` with messages about workers.
+    See ``run_in_this_process``, ``run_processes`` and ``ray_executor.run_ray``. ``advance`` is called with
+    the number of finished units of work, ``say`` with messages about workers.
     """
     workers = where.workers
     if where.executor == "ray":
@@ -65,11 +66,11 @@ def execute(
 
         return run_ray(load, items, advance, workers=workers, say=say, address=where.ray_address)
     if workers == 1:
-        return run_here(load, items, advance)
+        return run_in_this_process(load, items, advance)
     return run_processes(load, items, advance, workers=workers, say=say)
 
 
-def run_here(load: Load[W, R], items: Iterable[W], advance: Advance) -> Iterator[Done[W, R]]:
+def run_in_this_process(load: Load[W, R], items: Iterable[W], advance: Advance) -> Iterator[Done[W, R]]:
     """Process the items one after the other in this process."""
     work: Work[W, R] | None = None
     for item in items:
@@ -199,7 +200,7 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict
     The worker gets ``environment``, the current environment variables of the main process: the fork server
     still has those from when the first worker was started.
     """
-    _settle(environment)
+    _set_up_worker(environment)
     work_as(index)
     lock = threading.Lock()
 
@@ -238,7 +239,7 @@ class LogSender(QueueHandler):
         self._send("log", record)
 
 
-def _settle(environment: dict[str, str]) -> None:
+def _set_up_worker(environment: dict[str, str]) -> None:
     for name in os.environ.keys() - environment.keys():
         del os.environ[name]
     os.environ.update(environment)

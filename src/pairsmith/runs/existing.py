@@ -36,7 +36,7 @@ from pairsmith.runs.ranks import is_rank_folder, rank_folders
 from pairsmith.runs.storage import clear_temporary, storage_errors
 
 
-def read_or_mend(run: Run) -> Manifest:
+def read_or_restore_manifest(run: Run) -> Manifest:
     """The manifest of ``run.out``; if it is missing or damaged, the copy of it in the journal."""
     try:
         return read_manifest(run.out)
@@ -97,7 +97,7 @@ def unchanged(run: Run, entries: Iterable[ShardEntry]) -> dict[int, ShardEntry]:
     return sound
 
 
-def clear_strays(out: Place, entries: Iterable[ShardEntry]) -> None:
+def remove_unlisted_files(out: Place, entries: Iterable[ShardEntry]) -> None:
     """Remove temporary files, and shard files that no entry lists."""
     listed = {file.path for entry in entries for file in entry.files}
     for folder in (out, out / JOURNAL):
@@ -110,15 +110,15 @@ def clear_strays(out: Place, entries: Iterable[ShardEntry]) -> None:
             remove_files([names[name] for name in strays])
 
 
-def made_before(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:
-    """The shards of the same work that are already in ``run.whole``, the folder of all ranks.
+def shards_in_job_folder(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:
+    """The shards of the same work that are already in ``run.job_folder``.
 
     ``run`` is the run of one rank, and ``fingerprint`` the fingerprint of its work.
     """
     with suppress(FolderError):
-        manifest = read_manifest(run.whole)
+        manifest = read_manifest(run.job_folder)
         if manifest.fingerprint == fingerprint:
-            return entries_of(manifest, Journal.read(run.whole))
+            return entries_of(manifest, Journal.read(run.job_folder))
     return {}
 
 
@@ -128,7 +128,7 @@ def refuse_other_ranks(run: Run, identity: Identity, base: str) -> None:
     Such shares could never be put together. ``run`` is the run of a rank; ``base`` is what stays the same of
     ``identity`` when the work grows, as shares may grow one after the other.
     """
-    for folder in rank_folders(run.whole):
+    for folder in rank_folders(run.job_folder):
         if folder != run.out and size_of(folder / MANIFEST) is not None:
             with suppress(DamagedError):  # that rank restores its manifest
                 other = read_manifest(folder)
@@ -139,14 +139,14 @@ def refuse_other_ranks(run: Run, identity: Identity, base: str) -> None:
 def _other_share(run: Run, folder: Place, other: Manifest, identity: Identity) -> OtherWorkError:
     """The error for a rank's folder that holds ``other`` work than ``identity``."""
     shown = "; ".join(differences(other, identity)[:8])
-    remedy = f"remove {run.whole}" if run.rank else "--fresh"
+    remedy = f"remove {run.job_folder}" if run.rank else "--fresh"
     return OtherWorkError(
         f"{folder} holds the share of an array job with other settings or inputs: {shown}\n"
         f"give the settings of that job, or {remedy} to start over without it"
     )
 
 
-def take_over(run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
+def copy_rank_shards(run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
     """Copy every shard that ranks made for ``run.out`` with ``add``, and remove it from the rank's folder.
 
     ``identity`` is the work of ``run``. ``add`` is called with a rank's folder and a shard in it.
@@ -156,8 +156,9 @@ def take_over(run: Run, identity: Identity, add: Callable[[Place, ShardEntry], N
         OtherWorkError: a rank's folder holds work with other settings or inputs.
     """
     folders = [folder for folder in run.rank_folders() if size_of(folder / MANIFEST) is not None]
+    locked: list[Place] = []
 
-    def hold(folder: Place) -> None:
+    def lock_folder(folder: Place) -> None:
         # `is_held` may say of a rank on a machine with another clock that it has ended; `acquire` looks.
         busy = f"{folder} is being written by a rank of an array job; wait for it"
         if lock.is_held(folder):
@@ -166,21 +167,20 @@ def take_over(run: Run, identity: Identity, add: Callable[[Place, ShardEntry], N
             lock.acquire(folder, run.progress.say)
         except BusyError:
             raise BusyError(busy) from None
-        held.append(folder)
+        locked.append(folder)
 
-    held: list[Place] = []
     try:
-        list(several(hold, folders))  # together, as each may have to be watched for half a minute
+        list(several(lock_folder, folders))  # together, as each may have to be watched for half a minute
         for folder in folders:
-            _take_from(folder, run, identity, add)
+            _copy_from(folder, run, identity, add)
     finally:
-        for folder in held:
+        for folder in locked:
             lock.release(folder)
 
 
-def _take_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
-    """Copy the shards of one rank, whose ``folder`` this process holds."""
-    of_rank = read_or_mend(replace(run, out=folder))
+def _copy_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
+    """Copy the shards of one rank, whose ``folder`` this process has locked."""
+    of_rank = read_or_restore_manifest(replace(run, out=folder))
     if of_rank.fingerprint != identity.fingerprint:
         if run.within:
             return  # made for an older state of this part; removed with the other rank folders
@@ -205,7 +205,7 @@ def remove_rank_folders(run: Run) -> None:
         if lock.is_held(folder):
             return
         try:
-            lock.acquire(folder, run.progress.say)  # `is_held` may be wrong, see `take_over`
+            lock.acquire(folder, run.progress.say)  # `is_held` may be wrong, see `copy_rank_shards`
         except BusyError:
             return
         try:

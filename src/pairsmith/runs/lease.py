@@ -14,7 +14,6 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 from pairsmith.core.errors import BusyError, FolderError, StorageError
 from pairsmith.core.paths import Place, reaching
+from pairsmith.data.splits import Say
 from pairsmith.runs.storage import create_atomic, scratch_file
 
 LEASE = "lease.json"
@@ -35,8 +35,6 @@ _SETTLE_SECONDS = 2.0
 """Seconds to wait until another process's write or removal is visible, and its own check is done."""
 _RELEASE_SECONDS = 2.0
 """Seconds to wait at the end for a renewal that is under way."""
-
-Say = Callable[[str], None]
 
 _owners: set[str] = set()
 """The owner ids of this process's leases."""
@@ -62,7 +60,7 @@ class Lease:
         """
         with reaching(self._file.parent, StorageError):
             while _read(self._file).get("owner") != self._owner:
-                _outlive(self._file, say)
+                _wait_until_free(self._file, say)
                 self._create()
         threading.Thread(target=self._renew_often, daemon=True, name="pairsmith-lease").start()
         atexit.register(self.release)
@@ -136,7 +134,7 @@ class Lease:
         if not isinstance(self._file, Path):
             self._file.fs.pipe_file(self._file.path, self._content())
             return
-        with scratch_file(self._file.parent, f"{self._owner}-{LEASE}") as scratch:
+        with scratch_file(self._file.parent, LEASE) as scratch:
             scratch.write_bytes(self._content())
             scratch.replace(self._file)
 
@@ -156,7 +154,7 @@ def live(folder: Place) -> bool:
     return not _gone(about) and abs(age) < STALE_SECONDS
 
 
-def _outlive(file: Place, say: Say) -> None:
+def _wait_until_free(file: Place, say: Say) -> None:
     """Wait until the lease in ``file`` is gone or stale, and remove it then."""
     first = _read(file)
     if first and not _gone(first):

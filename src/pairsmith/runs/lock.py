@@ -14,7 +14,8 @@ from upath import UPath
 
 from pairsmith.core.errors import BusyError, FolderError, StorageError
 from pairsmith.core.paths import Place
-from pairsmith.runs.lease import Lease, Say, live
+from pairsmith.data.splits import Say
+from pairsmith.runs.lease import Lease, live
 from pairsmith.runs.log import flush
 
 try:

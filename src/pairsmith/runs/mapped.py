@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
@@ -52,6 +53,21 @@ class RecordShard(Generic[T]):
     records: tuple[T, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Shards(Generic[W]):
+    """The input of a step, cut into shards.
+
+    Attributes:
+        read: returns the inputs of the shards with these numbers, which are in ascending order.
+        sizes: the number of units of work in each shard.
+        unit: the plural of these units, for the progress bar.
+    """
+
+    read: Callable[[Sequence[int]], Iterable[W]]
+    sizes: Sequence[int]
+    unit: str
+
+
 def row_shards(table: pa.Table, size: int, numbers: Iterable[int]) -> Iterator[RowShard]:
     """The shards with these numbers of a table that is cut into shards of ``size`` rows.
 
@@ -98,34 +114,31 @@ def say_loading(run: Run, model: str) -> None:
 
 def commit_each(
     writer: FolderWriter,
+    shards: Shards[W],
     load: Load[W, RowsAndRejects],
-    shards: Callable[[Sequence[int]], Iterable[W]],
-    sizes: Sequence[int],
     where: ExecutorChoice,
     *,
     title: str,
-    unit: str,
     model: str = "",
 ) -> None:
     """Process the inputs of the shards that are not finished, and commit the rows and rejects of each.
 
     Args:
         writer: the folder to write to.
+        shards: the input of all shards.
         load: loads the work in each worker; the work turns the input of a shard into rows and rejects.
-        shards: returns the inputs of the shards with these numbers, in ascending order.
-        sizes: the number of units of work in each of all shards.
         where: where the work is done.
         title: label of the progress bar.
-        unit: what the progress bar counts, in the plural.
         model: name of the model that ``load`` loads, for a message; "" for none.
     """
     run = writer.run
-    left, done, total = shards_left(writer, sizes)
+    left, done, total = shards_left(writer, shards.sizes)
     if done < total:
         say_loading(run, model)
-    with run.progress.task(title, total, unit) as bar:
+    with run.progress.task(title, total, shards.unit) as bar:
         bar.skip(done)
-        for outcome in execute(load, shards(left), bar.advance, where, lambda text: run.tell("worker", text)):
+        items = shards.read(left)
+        for outcome in execute(load, items, bar.advance, where, partial(run.tell, "worker")):
             if isinstance(outcome, LostItem):
                 raise WorkerError(
                     f"{title}: part {outcome.item.number} made its worker exit three times ({outcome.how}); "

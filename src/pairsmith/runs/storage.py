@@ -42,6 +42,8 @@ JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Map
 
 # Temporary file names begin like this and end in .tmp, so that a later run can recognise and remove them.
 _TEMPORARY = ".pairsmith-"
+_PROCESS = uuid.uuid4().hex[:12]
+"""A part of their names, as processes of other machines and containers may have the same process id."""
 _ROW_GROUP = 100_000
 _TOGETHER = 2**26
 """Tables are written to a mapped file in parts of at least this many bytes, as rows of many small parts are
@@ -148,12 +150,9 @@ def write_atomic(path: Place, data: bytes) -> None:
         if isinstance(path, UPath):
             path.fs.pipe_file(path.path, data)
             return
-        temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}.tmp")
-        try:
+        with scratch_file(path.parent, path.name) as temporary:
             _write_synced(temporary, data)
             temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
         _sync_folder(path.parent)
 
 
@@ -169,8 +168,7 @@ def create_atomic(path: Place, data: bytes) -> None:
     if isinstance(path, UPath):
         path.fs.pipe_file(path.path, data, mode="create")
         return
-    # A process of another machine may have the same process id.
-    with scratch_file(path.parent, f"{uuid.uuid4().hex}-{path.name}") as temporary:
+    with scratch_file(path.parent, path.name) as temporary:
         _write_synced(temporary, data)
         path.hardlink_to(temporary)
     _sync_folder(path.parent)
@@ -183,7 +181,7 @@ def scratch_file(folder: Place, name: str) -> Iterator[Path]:
     If the process is killed, or on Windows if the file is still mapped, the next run removes the file.
     """
     parent = folder if isinstance(folder, Path) else Path(tempfile.gettempdir())
-    path = parent / f"{_TEMPORARY}{os.getpid()}-{name}.tmp"
+    path = parent / f"{_TEMPORARY}{os.getpid()}-{_PROCESS}-{name}.tmp"
     try:
         yield path
     finally:

@@ -15,8 +15,6 @@ Work = Callable[[W, Advance], R]
 """Processes an item, and returns its result."""
 Load = Callable[[int], Work[W, R]]
 """Called in each worker with its number, from 0; loads the models and returns the work. It is picklable."""
-Say = Callable[[str], None]
-"""Called with a message for the user."""
 
 DEATHS = 3
 """An item during which this many workers have ended is given up."""

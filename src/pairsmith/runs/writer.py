@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import partial
 from typing import Any, Self
 
 import pyarrow as pa
@@ -25,14 +25,14 @@ from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render_card
 from pairsmith.runs.claim import Run, claim, refuse_foreign, refuse_other_work
 from pairsmith.runs.existing import (
-    clear_strays,
+    copy_rank_shards,
     entries_of,
     has_saved_parts,
-    made_before,
-    read_or_mend,
+    read_or_restore_manifest,
     refuse_other_ranks,
     remove_rank_folders,
-    take_over,
+    remove_unlisted_files,
+    shards_in_job_folder,
     unchanged,
 )
 from pairsmith.runs.folder import (
@@ -97,8 +97,8 @@ class FolderWriter:
         self._journal = journal
         self._entries = dict(entries)
         self._counts = ShardTotals().plus(*self._entries.values())
-        # In a rank of an array job: the shards that the folder of all ranks has already.
-        self._elsewhere = made_before(run, manifest.fingerprint) if run.rank else {}
+        # In a rank of an array job: the shards that the job's folder has already.
+        self._in_job_folder = shards_in_job_folder(run, manifest.fingerprint) if run.rank else {}
 
     @classmethod
     def start(
@@ -128,12 +128,10 @@ class FolderWriter:
             )
         base = identity.base(growth.settings if growth else ())
         if run.rank and not run.within:
-            _refuse_whole(run, identity, growth)
+            _refuse_job_folder(run, identity, growth)
             refuse_other_ranks(run, identity, base)
-        # The journal is first read when this process has locked the folder.
-        journal = cache(partial(Journal.read, run.out))
-        extends = partial(_extends, run.out, identity, growth, journal)
-        earlier = claim(run, identity, MANIFEST, lambda _: read_or_mend(run), extends)
+        extends = partial(_extends, run.out, identity, growth)
+        earlier = claim(run, identity, MANIFEST, lambda _: read_or_restore_manifest(run), extends)
         if run.fresh:
             earlier = None
         seed: Any = identity.settings.get("seed")
@@ -146,13 +144,10 @@ class FolderWriter:
             created=(earlier and earlier.created) or datetime.now(UTC).isoformat(timespec="seconds"),
         )
         try:
-            if earlier is None:
-                writer = cls._started_over(run, schema, manifest)
-            else:
-                writer = cls._resumed(run, schema, manifest, earlier, journal())
-            clear_strays(run.out, writer._entries.values())
+            writer = cls._recorded(run, schema, manifest, earlier)
+            remove_unlisted_files(run.out, writer._entries.values())
             if not writer.finished:
-                take_over(run, identity, writer._add_made)
+                copy_rank_shards(run, identity, writer._copy_shard)
         except FolderError:
             lock.release(run.out)
             raise
@@ -160,41 +155,41 @@ class FolderWriter:
         if writer.finished:
             lock.release(run.out)
         else:
-            log(
-                run.out,
-                "start",
-                step=identity.step,
-                shards=planned,
-                done=len(writer.done),
-                pairsmith=__version__,
-            )
+            done = len(writer.done)
+            log(run.out, "start", step=identity.step, shards=planned, done=done, pairsmith=__version__)
         return writer
 
     @classmethod
-    def _started_over(cls, run: Run, schema: pa.Schema, manifest: Manifest) -> Self:
-        """Start without shards. The journal is cleared first, so that it never lists files of other work."""
-        journal = Journal(run.out)
-        journal.clear()
-        if run.fresh and not run.within:
-            remove_rank_folders(run)
-        writer = cls(run, schema, manifest, {}, journal)
-        writer._begin(manifest)
-        with storage_errors(run.out):
-            (run.out / "README.md").unlink(missing_ok=True)
-        return writer
+    def _recorded(cls, run: Run, schema: pa.Schema, manifest: Manifest, earlier: Manifest | None) -> Self:
+        """Record the run of ``manifest`` in its folder, and keep the intact shards of the ``earlier`` run.
 
-    @classmethod
-    def _resumed(
-        cls, run: Run, schema: pa.Schema, manifest: Manifest, earlier: Manifest, journal: Journal
-    ) -> Self:
-        """Continue with the intact shards of an earlier run."""
-        if journal.bad and not earlier.complete:
-            lines = "a line is" if journal.bad == 1 else f"{journal.bad} lines are"
-            text = f"{run.out / JOURNAL}: {lines} incomplete; the work recorded there is done again"
-            run.tell("damaged", text)
-        writer = cls(run, schema, earlier, entries_of(earlier, journal), journal)
-        writer._continue(manifest)
-        return writer
+        A folder with the finished result of the same work stays as it is.
+        """
+        entries: dict[int, ShardEntry] = {}
+        if earlier is None:
+            journal = Journal(run.out)
+            journal.clear()  # before the manifest is replaced, so that no line lists files of other work
+            if run.fresh and not run.within:
+                remove_rank_folders(run)
+        else:
+            journal = Journal.read(run.out)
+            if journal.bad and not earlier.complete:
+                lines = "a line is" if journal.bad == 1 else f"{journal.bad} lines are"
+                text = f"{run.out / JOURNAL}: {lines} incomplete; the work recorded there is done again"
+                run.tell("damaged", text)
+            listed = entries_of(earlier, journal)
+            entries = unchanged(run, listed.values())
+            same = earlier.fingerprint == manifest.fingerprint and len(entries) == len(listed)
+            if earlier.complete and same and size_of(run.out / "README.md") is not None:
+                return cls(run, schema, earlier, entries, journal)
+            # Before the manifest is replaced: as long as it says complete, its own list of shards counts.
+            journal.add([entry for entry in entries.values() if journal.entries.get(entry.shard) != entry])
+        write_json(run.out / MANIFEST, manifest.model_dump(mode="json"))
+        journal.save_run(manifest)
+        if earlier is None:
+            with storage_errors(run.out):
+                (run.out / "README.md").unlink(missing_ok=True)
+        return cls(run, schema, manifest, entries, journal)
 
     @property
     def finished(self) -> bool:
@@ -211,15 +206,15 @@ class FolderWriter:
         """The numbers of rows and rejects in the finished shards."""
         return self._counts
 
-    def is_done(self, shard: int, share: ShardSpec | None = None) -> bool:
-        """Whether ``shard`` is finished in this folder, and was made for all of ``share``.
+    def is_done(self, shard: int, spec: ShardSpec | None = None) -> bool:
+        """Whether ``shard`` is finished in this folder, and was made for all of ``spec``.
 
         In a rank of an array job, a shard that belongs to another rank also counts as done.
         """
         if not self.has(shard):
             return True
-        entry = self._entries.get(shard, self._elsewhere.get(shard))
-        return entry is not None and share in (None, ShardSpec(entry.items, entry.content, entry.asked))
+        entry = self._entries.get(shard, self._in_job_folder.get(shard))
+        return entry is not None and spec in (None, ShardSpec(entry.items, entry.content, entry.asked))
 
     def has(self, shard: int) -> bool:
         """Whether the shard belongs to this folder, and not to another rank of an array job."""
@@ -235,25 +230,25 @@ class FolderWriter:
         return tables, rejects
 
     def commit(
-        self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table, share: ShardSpec | None = None
+        self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table, spec: ShardSpec | None = None
     ) -> None:
         """Add a finished shard: its rows by split, and the rejected rows.
 
-        A shard that was committed before is replaced if its ``share`` has grown.
+        A shard that was committed before is replaced if its ``spec`` has grown.
         """
-        self._check_commit(shard, tables, rejects, share)
+        self._check_commit(shard, tables, rejects, spec)
         lock.check(self._out)
         files = tuple(self._write(split, shard, table) for split, table in tables.items())
-        share = share or ShardSpec()
+        spec = spec or ShardSpec()
         pairs = zip(rejects["filter"].to_pylist(), rejects["reason"].to_pylist(), strict=True)
         reasons = Counter(f"{name}: {reason}" for name, reason in pairs)
         entry = ShardEntry(
             shard=shard,
             files=(*files, self._write(REJECTS, shard, rejects)),
             reasons=dict(sorted(reasons.items())),
-            items=share.items,
-            content=share.content,
-            asked=share.asked,
+            items=spec.items,
+            content=spec.content,
+            asked=spec.asked,
             run=run_of(self._manifest.base),
         )
         lock.check(self._out)  # again, as writing the files may have taken long
@@ -293,7 +288,8 @@ class FolderWriter:
         text = render_card(card, folder, self._schema, self.run.options)
         write_atomic(self._out / "README.md", redacted(text).encode("utf-8"))
         lock.check(self._out)
-        self._save(complete)
+        write_json(self._out / MANIFEST, complete.model_dump(mode="json"))
+        self._manifest = complete
         log(self._out, "finish", rows=self._counts.rows, rejects=self._counts.rejects)
         if not self.run.within:
             remove_rank_folders(self.run)
@@ -308,11 +304,11 @@ class FolderWriter:
         return DatasetFolder.open(self._out)
 
     def _check_commit(
-        self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table, share: ShardSpec | None
+        self, shard: int, tables: Mapping[str, pa.Table], rejects: pa.Table, spec: ShardSpec | None
     ) -> None:
         if self.finished:
             raise ValueError(f"{self._out} is finished; nothing can be added")
-        if not 0 <= shard < MOST_SHARDS or self.is_done(shard, share):
+        if not 0 <= shard < MOST_SHARDS or self.is_done(shard, spec):
             raise ValueError(f"shard {shard} is done already, or not in 0..{MOST_SHARDS - 1}")
         for split, table in tables.items():
             if not _SPLIT.fullmatch(split) or split == REJECTS:
@@ -320,7 +316,7 @@ class FolderWriter:
             _check_schema(split, table, self._schema)
         _check_schema(REJECTS, rejects, REJECT)
 
-    def _add_made(self, folder: Place, entry: ShardEntry) -> None:
+    def _copy_shard(self, folder: Place, entry: ShardEntry) -> None:
         """Copy a shard that a rank made in ``folder``, unless this folder has the shard already."""
         if entry.shard in self._entries:
             return
@@ -342,45 +338,22 @@ class FolderWriter:
         rows = table.num_rows
         return FileEntry(path=name, split=split, rows=rows, sha256=hash_bytes(data), bytes=len(data))
 
-    def _begin(self, manifest: Manifest) -> None:
-        """Save the run's manifest twice: as ``manifest.json``, and as a copy in the journal's folder."""
-        self._save(manifest)
-        self._journal.save_run(manifest)
 
-    def _save(self, manifest: Manifest) -> None:
-        write_json(self._out / MANIFEST, manifest.model_dump(mode="json"))
-        self._manifest = manifest
-
-    def _continue(self, manifest: Manifest) -> None:
-        """Continue the work of an earlier run: intact shards are kept, the others are made again."""
-        earlier = self._manifest
-        sound = unchanged(self.run, self._entries.values())
-        card_missing = earlier.complete and size_of(self._out / "README.md") is None
-        same = earlier.fingerprint == manifest.fingerprint and len(sound) == len(self._entries)
-        if earlier.complete and same and not card_missing:
-            return
-        self._entries, self._counts = sound, ShardTotals().plus(*sound.values())
-        # The journal is written first: while the manifest says complete, its own list of shards counts.
-        listed = self._journal.entries
-        self._journal.add([entry for number, entry in sound.items() if listed.get(number) != entry])
-        self._begin(manifest)
-
-
-def _refuse_whole(run: Run, identity: Identity, growth: Growth | None) -> None:
-    """Raise ``FolderError`` if the share of a rank could never be put into the folder of all ranks."""
-    refuse_foreign(run.whole, MANIFEST)
-    if size_of(run.whole / MANIFEST) is not None:
-        extends = partial(_extends, run.whole, identity, growth, cache(partial(Journal.read, run.whole)))
+def _refuse_job_folder(run: Run, identity: Identity, growth: Growth | None) -> None:
+    """Raise ``FolderError`` if the share of a rank could never be put into the job's folder."""
+    folder = run.job_folder
+    refuse_foreign(folder, MANIFEST)
+    if size_of(folder / MANIFEST) is not None:
         with suppress(DamagedError):  # whoever puts the shares together restores the manifest
-            refuse_other_work(run, run.whole, read_manifest(run.whole), identity, extends)
+            manifest = read_manifest(folder)
+            refuse_other_work(run, folder, manifest, identity, partial(_extends, folder, identity, growth))
 
 
-def _extends(
-    out: Place, identity: Identity, growth: Growth | None, journal: Callable[[], Journal], earlier: Manifest
-) -> bool:
+def _extends(out: Place, identity: Identity, growth: Growth | None, earlier: Manifest) -> bool:
     """Whether the work to be done includes all finished work of an earlier run with another identity."""
-    entries = entries_of(earlier, journal()).values()
-    if earlier.step == identity.step and not earlier.complete and not entries and not journal().bad:
+    journal = Journal.read(out)
+    entries = entries_of(earlier, journal).values()
+    if earlier.step == identity.step and not earlier.complete and not entries and not journal.bad:
         return not has_saved_parts(out)  # nothing would be lost
     if growth is None or not only_adds(earlier, identity, growth.settings):
         return False

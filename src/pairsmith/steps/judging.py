@@ -1,6 +1,6 @@
 """Scores by a judge, for pairs or for texts that answer queries, saved shard by shard in a dataset folder."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -11,7 +11,15 @@ from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources
 from pairsmith.runs.estimate import Before
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.mapped import RowsAndRejects, RowShard, commit_each, equal_shards, row_shards, start_part
+from pairsmith.runs.mapped import (
+    RowsAndRejects,
+    RowShard,
+    Shards,
+    commit_each,
+    equal_shards,
+    row_shards,
+    start_part,
+)
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.corpora.judges import CUT, JudgeExamples, likelihood_record, load_judge, timed_judge
@@ -76,12 +84,10 @@ def judge_pairs(
         return writer.folder()
     commit_each(
         writer,
+        Shards(partial(row_shards, pairs, options.shard_size), sizes, "pairs"),
         partial(_load, options, learns_from and learns_from(), revision, schema),
-        partial(row_shards, pairs, options.shard_size),
-        sizes,
         ExecutorChoice(options.executor, options.workers, options.ray_address),
         title="score",
-        unit="pairs",
         model=options.model,
     )
     description, meaning = SCORES_OF_PAIRS[options.judge]
@@ -127,14 +133,16 @@ def judge_texts(
     writer = start_part(run, identity, schema, planned=len(sizes))
     if writer.finished:
         return writer.folder()
+
+    def read(numbers: Sequence[int]) -> Iterator[RowShard]:
+        return (RowShard(number, _as_judged(shard(number), options)) for number in numbers)
+
     commit_each(
         writer,
+        Shards(read, sizes, "texts"),
         partial(_load, options, None, revision, schema),
-        lambda numbers: (RowShard(number, _as_judged(shard(number), options)) for number in numbers),
-        sizes,
         ExecutorChoice(options.executor, options.workers, options.ray_address),
         title="judge",
-        unit="texts",
         model=options.model,
     )
     return writer.finish(

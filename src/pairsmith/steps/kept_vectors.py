@@ -1,7 +1,7 @@
 """Document vectors saved in a folder, so that several steps encode the same documents only once."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -30,6 +30,27 @@ _LAYOUT = 1
 
 
 @dataclass(frozen=True, slots=True)
+class VectorOptions:
+    """What decides the vector of a text besides the encoder; batch sizes change the last bits.
+
+    Attributes:
+        device, dtype, max_length, pooling: how the encoder is loaded.
+        batch_size, batch_tokens: the size of its batches.
+        prompt: the prompt in place of the encoder's own; None: its own.
+        dimensions: the number of components of each vector that are used; None: all.
+    """
+
+    device: str
+    dtype: DtypeName
+    max_length: int | None
+    batch_size: int = 1_024
+    batch_tokens: int | None = None
+    pooling: PoolingName = "default"
+    prompt: str | None = None
+    dimensions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class KeptVectors:
     """A folder of files, each with the vectors of a block of texts by an encoder.
 
@@ -47,50 +68,15 @@ class KeptVectors:
     writes: bool = True
 
     @classmethod
-    def of(
-        cls,
-        folder: Place,
-        revision: str,
-        *,
-        device: str,
-        dtype: DtypeName,
-        max_length: int | None,
-        batch_size: int = 1_024,
-        batch_tokens: int | None = None,
-        pooling: PoolingName = "default",
-        prompt: str | None = None,
-        dimensions: int | None = None,
-    ) -> Self:
-        """The vectors by an encoder.
+    def of(cls, folder: Place, revision: str, options: VectorOptions) -> Self:
+        """The vectors in ``folder`` by the encoder with this revision.
 
-        The arguments decide the vectors. Batch sizes and the processor do so too, as they change the last
-        bits; two GPUs of the same model count as one, as do two CPUs with the same instructions.
-
-        Args:
-            folder: the folder of the files.
-            revision: the revision of the encoder.
-            device, dtype, max_length, pooling: how the encoder is loaded.
-            batch_size, batch_tokens: the size of its batches.
-            prompt: the prompt in place of the encoder's own; None: its own.
-            dimensions: the number of components of each vector that are used; None: all.
+        The processor decides the last bits of the vectors: two GPUs of the same model count as one, as do two
+        CPUs with the same instructions.
         """
-        return cls(
-            folder,
-            canonical_json(
-                {
-                    "layout": _LAYOUT,
-                    "encoder": revision,
-                    "device": processor_of(pick_device(device)),
-                    "dtype": dtype,
-                    "max_length": max_length,
-                    "batch_size": batch_size,
-                    "batch_tokens": batch_tokens,
-                    "pooling": pooling,
-                    "prompt": prompt,
-                    "dimensions": dimensions,
-                }
-            ),
-        )
+        device = processor_of(pick_device(options.device))
+        deciding = asdict(options) | {"layout": _LAYOUT, "encoder": revision, "device": device}
+        return cls(folder, canonical_json(deciding))
 
     def vectors(self, texts: Sequence[str], encode: Callable[..., Float32s], advance: Advance) -> Float32s:
         """The vectors of a block of texts, ``(n, d)`` float32, read from the folder or else computed.
@@ -141,22 +127,18 @@ def kept_share(settings: Settings, before: Before) -> tuple[str, float]:
     """
     if not (getattr(settings, "vectors", None) and getattr(settings, "corpus", None)):
         return "", 0.0
-    if "encoder" in (values := settings.model_dump(mode="json")):
-        values["model"] = values["encoder"]
-    defaults = {"corpus_column": None, "batch_size": 1_024, "batch_tokens": None, "pooling": "default"}
-    defaults |= {"document_prompt": None, "dimensions": None, "shard_size": BLOCK}
-    names = {"vectors", "corpus", "model", "device", "dtype", "max_length", *defaults}
-    values = {name: values.get(name, defaults.get(name)) for name in names}
-    deciding = canonical_json(values)
+    values = settings.model_dump(mode="json")
+    chosen = {field.name: values[field.name] for field in fields(VectorOptions) if field.name in values}
+    options = VectorOptions(**chosen | {"prompt": values.get("document_prompt")})
+    model = values["encoder"] if "encoder" in values else values["model"]
+    folder, sources, column = values["vectors"], values["corpus"], values.get("corpus_column")
+    size = values.get("shard_size", BLOCK)
+    deciding = canonical_json([folder, sources, column, size, model, asdict(options)])
     if any(earlier.vectors == deciding for earlier in before.values()):
         return deciding, 1.0
-    if before.keys() & {values["model"], *values["corpus"]} or not is_folder(place(values["vectors"])):
+    if before.keys() & {model, *sources} or not is_folder(place(folder)):
         return deciding, 0.0
-    folder, sources, column, size = (
-        values.pop(name) for name in ("vectors", "corpus", "corpus_column", "shard_size")
-    )
-    revision, prompt = model_revision(values.pop("model")), values.pop("document_prompt")
-    vectors = KeptVectors.of(place(folder), revision, prompt=prompt, **values)
+    vectors = KeptVectors.of(place(folder), model_revision(model), options)
     texts = (row.whole for source in sources for row in read_passages(in_beir(source), column))
     kept, count = vectors.counts(iter(lambda: list(islice(texts, size)), []))
     return deciding, kept / max(1, count)

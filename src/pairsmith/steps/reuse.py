@@ -5,7 +5,7 @@ folder with the same settings. Shards whose items all keep their rows are commit
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -14,7 +14,7 @@ from pairsmith.data.schemas import Reject
 from pairsmith.runs import DatasetFolder, FolderWriter, Run
 from pairsmith.runs.folder import REJECTS, check_files, read_manifest
 from pairsmith.runs.identity import Identity, differences
-from pairsmith.runs.mapped import RecordShard, RowsAndRejects, shards_left
+from pairsmith.runs.mapped import RecordShard, RowsAndRejects, Shards, shards_left
 from pairsmith.runs.work import Work
 
 T = TypeVar("T")
@@ -146,33 +146,29 @@ class EarlierRows:
 
 def commit_kept(
     writer: FolderWriter,
-    shards: Callable[[Sequence[int]], Iterable[ShardWithEarlier[T, E]]],
-    sizes: Sequence[int],
+    shards: Shards[ShardWithEarlier[T, E]],
     merge: Work[ShardWithEarlier[T, E], RowsAndRejects],
     *,
     path: str,
     items: str,
     rows: str,
-    unit: str,
 ) -> None:
     """Commit the shards whose items all have rows of an earlier run; report how many of all items have some.
 
     Args:
         writer: the folder to write to.
-        shards: returns the shards with these numbers, with what the earlier run made of their items.
-        sizes: the number of records in each of all shards.
+        shards: the records of all shards, with what the earlier run made of their items.
         merge: makes the rows and rejects of a shard whose items all keep their rows; it needs no model.
         path: the folder of the earlier run.
         items: the plural of the items in the message, such as ``passages``.
         rows: the plural of their rows, such as ``questions``.
-        unit: the plural of the records, for the progress bar.
     """
     progress = writer.run.progress
     kept = total = 0
-    numbers, done, count = shards_left(writer, sizes)
-    with progress.task("look for earlier rows", count, unit) as bar:
+    numbers, done, count = shards_left(writer, shards.sizes)
+    with progress.task("look for earlier rows", count, shards.unit) as bar:
         bar.skip(done)
-        for shard in shards(numbers):
+        for shard in shards.read(numbers):
             remaining = sum(record.left for record in shard.records)
             kept_in_shard = sum(len(record.earlier) for record in shard.records)
             kept, total = kept + kept_in_shard, total + kept_in_shard + remaining

@@ -29,17 +29,19 @@ SourceNames = str | Sequence[str] | None
 
 def hashes(name: str, sources: SourceNames) -> dict[str, str]:
     """The hash of each source, under the keys ``name 1``, ``name 2``, …"""
-    return {f"{name} {number}": hash_source(source) for number, source in enumerate(_each(sources), start=1)}
+    return {
+        f"{name} {number}": hash_source(source) for number, source in enumerate(_as_list(sources), start=1)
+    }
 
 
 def refuse_sources(run: Run, **sources: SourceNames) -> None:
     """Refuse to overwrite a source that the step reads; ``sources`` are given by the names of the options."""
     for option, value in sources.items():
-        for source in _each(value):
+        for source in _as_list(value):
             refuse_source(run, **{option: source})
 
 
-def _each(sources: SourceNames) -> Sequence[str]:
+def _as_list(sources: SourceNames) -> Sequence[str]:
     return [sources] if isinstance(sources, str) else sources or ()
 
 

@@ -35,9 +35,10 @@ def student(tiny_bert, tmp_path_factory):
 
 
 def test_a_training_that_diverged_has_no_figure(tiny_bert):
-    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), torch.full((2, 16), torch.nan))
+    encoder = load_token_encoder(str(tiny_bert), device="cpu")
+    tagger = Tagger(encoder, ["O", "B-PER"], torch.full((2, 16), torch.nan))
     with pytest.raises(ModelError, match="try a smaller learning rate"):
-        module.tag_sentences(tagger, SENTENCES, ["O", "B-PER"], lambda _: None)
+        module.tag_sentences(tagger, SENTENCES, lambda _: None)
 
 
 def test_the_questions_of_types_are_the_papers():
@@ -129,16 +130,16 @@ def test_the_rate_falls_in_equal_steps_and_gradients_are_cut_to_a_norm_of_1(tiny
 
     monkeypatch.setattr(torch.optim.AdamW, "step", step)
     large = 100 * torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
-    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), large)
-    tags = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-    module.train_tagger(tagger, sentences, tags, TaggerOptions(epochs=3), 0, lambda _: None)
+    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), tags_of(sentences), large)
+    module.train_tagger(tagger, sentences, TaggerOptions(epochs=3), 0, lambda _: None)
     assert rates == pytest.approx([2e-5 * (6 - step) / 6 for step in range(6)], rel=1e-12)
     assert norms == pytest.approx([1.0] * 6, rel=1e-4)
     assert decays == [0.0] * 6
 
 
 def test_dropout_before_the_output_layer_is_off_when_tagging(tiny_bert):
-    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), torch.eye(16)[:2])
+    encoder = load_token_encoder(str(tiny_bert), device="cpu")
+    tagger = Tagger(encoder, ["O", "B-PER"], torch.eye(16)[:2])
     words = Words.of(tagger.encoder, SENTENCES)
     assert tagger.dropout.p == 0.1
     tagger.model.eval()
@@ -163,7 +164,7 @@ def test_a_word_is_told_by_its_first_token(tiny_bert):
     encoder = load_token_encoder(tiny_bert.as_posix(), device="cpu")
     words = Words.of(encoder, SENTENCES)
     assert len(words.word) == 12
-    tagger = Tagger(encoder, torch.eye(16)[:2]).eval()
+    tagger = Tagger(encoder, ["O", "B-PER"], torch.eye(16)[:2]).eval()
     scores = tagger(words)
     states = encoder.model(**encoder.features(["Two dogs run on the beach ."])).last_hidden_state[0]
     place = int(((words.sentence == 1) & (words.word == 1)).nonzero())

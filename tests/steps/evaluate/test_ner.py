@@ -166,13 +166,13 @@ def test_each_split_has_a_seed_of_its_own_and_both_tags_of_a_type(student, data,
     assert seen == [0, 1]
     monkeypatch.undo()
     taggers = []
-    monkeypatch.setattr(names, "tag_sentences", lambda tagger, _, tags, *__: taggers.append((tagger, tags)))
+    monkeypatch.setattr(names, "tag_sentences", lambda tagger, *_: taggers.append(tagger))
     begun = [TaggedSentence(("Ann", "ran"), ("B-PER", "O"))]
     for seed in (0, 1):
         encoder = load_token_encoder(student, device="cpu")
         names.tag_after_training(encoder, begun, begun, None, names.TaggerOptions(epochs=1), seed=seed)
-    assert [tags for _, tags in taggers] == [["O", "B-PER", "I-PER"]] * 2
-    assert not torch.equal(taggers[0][0].rows, taggers[1][0].rows)
+    assert [tagger.tags for tagger in taggers] == [["O", "B-PER", "I-PER"]] * 2
+    assert not torch.equal(taggers[0].rows, taggers[1].rows)
 
 
 def test_all_sentences_may_be_learned_from(student, tmp_path):

@@ -111,9 +111,9 @@ def tag_after_training(
             "the encoder has no heads for questions; give one that load_student loads, or no questions"
         )
     in_bfloat16 = pick_dtype(options.dtype, tokens.model.device.type) == "bfloat16"
-    tagger = Tagger(tokens, rows, in_bfloat16=in_bfloat16)
-    train_tagger(tagger, train, tags, options, seed, advance)
-    return tag_sentences(tagger, test, tags, advance)
+    tagger = Tagger(tokens, tags, rows, in_bfloat16=in_bfloat16)
+    train_tagger(tagger, train, options, seed, advance)
+    return tag_sentences(tagger, test, advance)
 
 
 def draw_tagged_sentences(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
@@ -198,16 +198,19 @@ def question_rows(encoder: SpanEncoder, tags: Sequence[str], questions: Mapping[
 
 
 class Tagger(nn.Module):
-    """An encoder, dropout, and a linear layer M without bias that has a row for each tag (Q10).
+    """An encoder, dropout, and a linear layer M without bias that has a row for each of ``tags`` (Q10).
 
     ``rows`` is M, ``(tags, d)`` float32. All weights are float32; with ``in_bfloat16`` matrix products are
     computed in bfloat16.
     """
 
-    def __init__(self, encoder: TokenEncoder, rows: Tensor, *, in_bfloat16: bool = False) -> None:
+    def __init__(
+        self, encoder: TokenEncoder, tags: Sequence[str], rows: Tensor, *, in_bfloat16: bool = False
+    ) -> None:
         super().__init__()
         self._in_bfloat16 = in_bfloat16
         self.encoder = encoder
+        self.tags = tags
         self.model = encoder.model
         self.dropout = nn.Dropout(DROPOUT)
         self.rows = nn.Parameter(rows.to(encoder.model.device))
@@ -268,7 +271,6 @@ def _before_words(encoder: TokenEncoder) -> str:
 def train_tagger(
     tagger: Tagger,
     sentences: Sequence[TaggedSentence],
-    tags: Sequence[str],
     options: TaggerOptions,
     seed: int,
     advance: Callable[[int], None],
@@ -276,10 +278,10 @@ def train_tagger(
     """Train a tagger in place on the cross-entropy of the words' tags (Q10).
 
     The defaults are those of Hugging Face's trainer: AdamW with a linearly falling learning rate, and
-    gradients clipped to norm 1. Row i of the tagger belongs to ``tags[i]``. The tagger is left in evaluation
-    mode. ``advance`` is called with the number of sentences of each step.
+    gradients clipped to norm 1. The tagger is left in evaluation mode. ``advance`` is called with the number
+    of sentences of each step.
     """
-    number = {tag: place for place, tag in enumerate(tags)}
+    number = {tag: place for place, tag in enumerate(tagger.tags)}
     optimizer = torch.optim.AdamW(tagger.parameters(), lr=options.learning_rate, weight_decay=0.0, fused=True)
     steps = options.epochs * -(-len(sentences) // options.batch_size)
     schedule = get_linear_schedule_with_warmup(optimizer, 0, steps)
@@ -305,9 +307,9 @@ def train_tagger(
 
 
 def tag_sentences(
-    tagger: Tagger, sentences: Sequence[TaggedSentence], tags: Sequence[str], advance: Callable[[int], None]
+    tagger: Tagger, sentences: Sequence[TaggedSentence], advance: Callable[[int], None]
 ) -> list[list[str]]:
-    """The predicted BIO tags of each sentence, one for each word; row i of the tagger belongs to ``tags[i]``.
+    """The predicted BIO tags of each sentence, one for each word (Q10).
 
     ``advance`` is called with the number of sentences that were tagged. Raises a ``ModelError`` if a score is
     not finite.
@@ -325,6 +327,6 @@ def tag_sentences(
                 )
             best = scores.argmax(dim=1).tolist()
             for sentence, word, tag in zip(words.sentence.tolist(), words.word.tolist(), best, strict=True):
-                predicted[rows[sentence]][word] = tags[tag]
+                predicted[rows[sentence]][word] = tagger.tags[tag]
             advance(len(rows))
     return [as_bio(sentence_tags) for sentence_tags in predicted]

@@ -67,15 +67,15 @@ class SequenceGenerator:
         """Add the generated questions to each passage, and outputs that are not kept to its rejects."""
         tries = self._options.tries
         if self._options.decoding == "beams":
-            questions = self._each_batch(passages, self._search, lambda count: advance(tries * count))
+            questions = self._batchwise(passages, self._search, lambda count: advance(tries * count))
             keep_all(passages, questions)
             return
         for _ in range(tries):
             unfinished = [passage for passage in passages if passage.missing(self._options.questions)]
             advance(len(passages) - len(unfinished))
-            keep_all(unfinished, self._each_batch(unfinished, self._draw, advance))
+            keep_all(unfinished, self._batchwise(unfinished, self._draw, advance))
 
-    def _each_batch(
+    def _batchwise(
         self,
         passages: Sequence[Passage],
         work: Callable[[Sequence[Passage], dict[str, Any]], list[list[WrittenQuestion]]],

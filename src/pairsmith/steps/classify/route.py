@@ -31,6 +31,7 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     RecordShard,
     RowsAndRejects,
+    Shards,
     commit_each,
     equal_shards,
     finished,
@@ -79,13 +80,11 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
         return nothing_to_do(writer)
     commit_each(
         writer,
+        Shards(partial(record_shards, read if has_ids else numbered, settings.shard_size), sizes, "texts"),
         partial(_load_worker, settings, revision, names),
-        partial(record_shards, read if has_ids else numbered, settings.shard_size),
-        sizes,
         ExecutorChoice.of(settings),
         title="classify",
         model=settings.model,
-        unit="texts",
     )
     folder = finished(writer, _card(settings, names))
     if folder.manifest.complete:

@@ -33,6 +33,7 @@ from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
     RowsAndRejects,
+    Shards,
     commit_each,
     equal_shards,
     record_shards,
@@ -42,7 +43,7 @@ from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.corpora.encoded import ENCODED_TEXTS, encoded_schema
 from pairsmith.steps.corpora.options import EncodingOptions, UnitOptions
-from pairsmith.steps.kept_vectors import KeptVectors
+from pairsmith.steps.kept_vectors import KeptVectors, VectorOptions
 from pairsmith.steps.shared import load_options
 
 STYLE = "style"
@@ -206,8 +207,8 @@ def encode_corpus(
         the folder, with the columns of ``encoded_schema``.
     """
     count = corpus.count() if count is None else count
-    shards = partial(record_shards, corpus.records, options.shard_size)
     sizes = equal_shards(count, options.shard_size)
+    shards = Shards(partial(record_shards, corpus.records, options.shard_size), sizes, "texts")
     writer = start_part(
         run,
         Identity.of(
@@ -224,17 +225,15 @@ def encode_corpus(
     model, kept = options.encoder, _kept_vectors(corpus.side, options, revision)
     if kept:
         cut = cutter(corpus.side, options.units)
-        all_shards = shards(range(len(sizes)))
+        all_shards = shards.read(range(len(sizes)))
         texts = ([unit.text for unit in units_of(cut, shard.records)[0]] for shard in all_shards)
         model = "" if kept.has_all(texts, run.progress.say) else model  # then the encoder is not loaded
     commit_each(
         writer,
-        partial(_load_encoder, corpus.side, options, revision),
         shards,
-        sizes,
+        partial(_load_encoder, corpus.side, options, revision),
         ExecutorChoice(options.executor, options.workers, options.ray_address),
         title=f"encode {corpus.title}",
-        unit="texts",
         model=model,
     )
     return writer.finish(_card(corpus, options))
@@ -292,10 +291,8 @@ def _kept_vectors(side: str, options: EncodingOptions, revision: str) -> KeptVec
     """The store of kept vectors; None without one, and for inputs, as queries hardly ever recur."""
     if options.vectors is None or side == "inputs":
         return None
-    batch_tokens = options.batch_tokens
-    return KeptVectors.of(
-        place(options.vectors), revision, batch_tokens=batch_tokens, **load_options(options)
-    )
+    vector_options = VectorOptions(batch_tokens=options.batch_tokens, **load_options(options))
+    return KeptVectors.of(place(options.vectors), revision, vector_options)
 
 
 def encoded_rows(

@@ -14,7 +14,7 @@ from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
+from pairsmith.runs.mapped import RowsAndRejects, Shards, commit_each, start_part
 from pairsmith.runs.work import Advance, Work
 from pairsmith.search.exact import Neighbours
 from pairsmith.search.faiss_search import FaissIndex, faiss_search
@@ -66,12 +66,10 @@ def train_indexes(
     if not writer.finished:
         commit_each(
             writer,
+            Shards(lambda numbers: [todo[number] for number in numbers], [1] * len(todo), "indexes"),
             partial(_load_training, load, name),
-            lambda numbers: [todo[number] for number in numbers],
-            [1] * len(todo),
             where,
             title="train index",
-            unit="indexes",
         )
         writer.finish(
             Card(

@@ -17,7 +17,7 @@ from pairsmith.data.schemas import REJECT, to_table
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
-from pairsmith.runs.mapped import RowsAndRejects, commit_each, start_part
+from pairsmith.runs.mapped import RowsAndRejects, Shards, commit_each, start_part
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
 from pairsmith.runs.writer import MOST_SHARDS
@@ -116,12 +116,14 @@ def run_search(
             trained = train_indexes(settings.index, load, searched, where, indexed, run.part("indexes"))
         commit_each(
             writer,
+            Shards(
+                lambda numbers: [plan.parts[number] for number in numbers],
+                [part.size for part in plan.parts],
+                ("texts" if settings.index else "inputs") if plan.two_way else "queries",
+            ),
             partial(_load_search, load, trained, plan.most, settings),
-            lambda numbers: [plan.parts[number] for number in numbers],
-            [part.size for part in plan.parts],
             where,
             title="search",
-            unit=("texts" if settings.index else "inputs") if plan.two_way else "queries",
         )
         writer.finish(_card(plan, settings.encoder))
     folder = writer.folder()

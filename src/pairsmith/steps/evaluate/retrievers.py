@@ -24,7 +24,7 @@ from pairsmith.runs.work import Advance
 from pairsmith.search.bm25 import WordIndex, language_warning
 from pairsmith.search.exact import Neighbours, merged, nearest
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings, Language
-from pairsmith.steps.kept_vectors import BLOCK, KeptVectors
+from pairsmith.steps.kept_vectors import BLOCK, KeptVectors, VectorOptions
 from pairsmith.steps.search.settings import SearchSettings
 from pairsmith.steps.shared import load_options
 
@@ -142,15 +142,14 @@ EncoderSettings = EvaluateRetrievalSettings | SearchSettings
 
 def kept_vectors(settings: EncoderSettings, folder: Place, revision: str) -> KeptVectors:
     """The document vectors in ``folder`` by ``retrieval_encoder``; ``revision`` is that of the encoder."""
-    return KeptVectors.of(
-        folder,
-        revision,
+    options = VectorOptions(
         batch_size=settings.batch_size,
         pooling=settings.pooling,
         prompt=settings.document_prompt,
         dimensions=settings.dimensions,
         **load_options(settings),
     )
+    return KeptVectors.of(folder, revision, options)
 
 
 def retrieval_encoder(settings: EncoderSettings) -> "SentenceTransformer":

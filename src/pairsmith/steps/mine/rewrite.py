@@ -34,6 +34,7 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     RowsAndRejects,
     RowShard,
+    Shards,
     commit_each,
     equal_shards,
     finished,
@@ -86,14 +87,13 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
     first: dict[str, int] = {}
     # The model would write the same text again for an input that repeats an earlier one.
     repeats = pa.array([first.setdefault(text, i) != i for i, text in enumerate(texts)], pa.bool_())
+    pairs = pairs.append_column("repeats", repeats)
     commit_each(
         writer,
+        Shards(partial(row_shards, pairs, settings.shard_size), sizes, "texts"),
         partial(_load_writer, settings, revision),
-        partial(row_shards, pairs.append_column("repeats", repeats), settings.shard_size),
-        sizes,
         ExecutorChoice.of(settings),
         title="write",
-        unit="texts",
         model=settings.model,
     )
     return finished(writer, _card(settings, source))

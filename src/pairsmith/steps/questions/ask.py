@@ -46,13 +46,13 @@ from pairsmith.runs.mapped import (
     ProgressScaler,
     RecordShard,
     RowsAndRejects,
+    Shards,
     commit_each,
     equal_shards,
     finished,
     nothing_to_do,
     record_shards,
 )
-from pairsmith.runs.ranks import rank_folders
 from pairsmith.runs.seeds import stream_key
 from pairsmith.runs.storage import JSON, hash_json, write_json
 from pairsmith.runs.work import Advance, Work
@@ -119,9 +119,10 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         return nothing_to_do(writer)
     fill: Callable[[RecordShard[Document]], ShardOfTexts] = without_earlier
 
-    def shards(numbers: Sequence[int]) -> Iterator[ShardOfTexts]:
+    def read(numbers: Sequence[int]) -> Iterator[ShardOfTexts]:
         return map(fill, record_shards(partial(texts, settings), shard_size, numbers))
 
+    shards = Shards(read, sizes, "texts")
     if earlier is not None and settings.reuse:
         cutter = load_generator(settings.model_copy(update={"device": META}))
         writer_of_kept = _QuestionWriter(settings, limits, cutter)
@@ -129,21 +130,17 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         commit_kept(
             writer,
             shards,
-            sizes,
             writer_of_kept.write,
             path=settings.reuse,
             items="passages",
             rows="questions",
-            unit="texts",
         )
     commit_each(
         writer,
-        partial(_load_worker, settings, models, limits),
         shards,
-        sizes,
+        partial(_load_worker, settings, models, limits),
         ExecutorChoice.of(settings),
         title="ask",
-        unit="texts",
         model="" if settings.model == CLOZE else settings.model,
     )
     return finished(writer, _card(settings))
@@ -208,7 +205,7 @@ def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSO
     assert settings.sample is not None
     identity_hash = hash_json(dict(identity))
     # Later ranks of an array job read the limits that an earlier rank has saved.
-    for folder in (run.out, run.whole, *rank_folders(run.whole)):
+    for folder in run.folders_of_job():
         file = folder / LIMITS
         if size_of(file) is not None and (record := json.loads(file.read_bytes()))["of"] == identity_hash:
             saved: list[int] = record["limits"]

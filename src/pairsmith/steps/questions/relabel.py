@@ -39,6 +39,7 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     RecordShard,
     RowsAndRejects,
+    Shards,
     commit_each,
     equal_shards,
     finished,
@@ -85,12 +86,10 @@ def relabel(settings: RelabelSettings, run: Run) -> DatasetFolder:
         return nothing_to_do(writer)
     commit_each(
         writer,
+        Shards(partial(record_shards, partial(questions, settings), shard_size), sizes, "questions"),
         partial(_load_teacher, settings, revision),
-        partial(record_shards, partial(questions, settings), shard_size),
-        sizes,
         ExecutorChoice.of(settings),
         title="answer",
-        unit="questions",
         model=settings.model,
     )
     return finished(writer, _card(settings))

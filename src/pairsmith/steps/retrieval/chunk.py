@@ -41,6 +41,7 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import (
     RecordShard,
     RowsAndRejects,
+    Shards,
     commit_each,
     equal_shards,
     finished,
@@ -143,12 +144,10 @@ def _cut(settings: ChunkSettings, counted: DocumentCounts, inputs: dict[str, str
         return writer.folder()
     commit_each(
         writer,
+        Shards(partial(record_shards, partial(documents, settings), settings.shard_size), sizes, "documents"),
         partial(_load_worker, settings),
-        partial(record_shards, partial(documents, settings), settings.shard_size),
-        sizes,
         ExecutorChoice.of(settings),
         title="chunk",
-        unit="documents",
     )
     return writer.finish(_card(settings, counted))
 

@@ -40,6 +40,7 @@ from pairsmith.runs.mapped import (
     Records,
     RecordShard,
     RowsAndRejects,
+    Shards,
     commit_each,
     equal_shards,
     finished,
@@ -100,28 +101,25 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     contents = contents_of(settings, records())
     fill = partial(earlier.filled, contents) if earlier is not None else without_earlier
 
-    def shards(numbers: Sequence[int]) -> Iterator[RecordShard[ChunkWithEarlier]]:
+    def read(numbers: Sequence[int]) -> Iterator[RecordShard[ChunkWithEarlier]]:
         return map(fill, record_shards(records, shard_size, numbers))
 
+    shards = Shards(read, sizes, "chunks")
     if earlier is not None and settings.reuse:
         commit_kept(
             writer,
             shards,
-            sizes,
             lambda shard, _: merged_rows(shard.records, [], []),
             path=settings.reuse,
             items="chunks",
             rows="queries",
-            unit="chunks",
         )
     commit_each(
         writer,
-        partial(_load_worker, settings, identity.models),
         shards,
-        sizes,
+        partial(_load_worker, settings, identity.models),
         ExecutorChoice.of(settings),
         title="write queries",
-        unit="chunks",
     )
     counts: dict[str, int] = {}
     if run.rank is None:
