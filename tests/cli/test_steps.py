@@ -75,7 +75,11 @@ def test_only_settings_that_a_step_has_are_checked():
 def test_the_commands_that_may_follow_exist(name):
     given = dict.fromkeys(STEPS[name].settings.model_fields, "given")
     for command in STEPS[name].next_commands:
-        assert not unknown_in(command.format_map(given | {"out": "out"}).split()[1:]), command
+        words = command.format_map(given | {"out": "out"}).split()[1:]
+        assert not unknown_in(words), command
+        step = next((STEPS[known] for known in (words[0], "-".join(words[:2])) if known in STEPS), None)
+        required = [n for n, f in step.settings.model_fields.items() if f.is_required()] if step else []
+        assert not [n for n in required if f"--{n.replace('_', '-')}" not in words], command
 
 
 def test_a_cluster_that_does_not_answer_leaves_no_begun_folder(tmp_path):
@@ -97,4 +101,7 @@ def test_commands_that_may_follow_name_what_the_step_was_given():
     (command,) = STEPS["evaluate-retrieval"].commands_after(settings, "out")
     assert command == "pairsmith search --model m --corpus 'some chunks' --corpus more"
     (command,) = STEPS["queries"].commands_after(QueriesSettings(chunks="chunks", model="m"), "written")
-    assert command == "pairsmith filter-queries --queries written --corpus chunks --out written-kept"
+    assert (
+        command
+        == "pairsmith filter-queries --queries written --corpus chunks --encoder ENCODER --out written-kept"
+    )

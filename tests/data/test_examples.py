@@ -70,3 +70,9 @@ def test_all_faulty_questions_are_told_and_unanswered_ones_are_no_fault(tmp_path
 def test_a_single_fault_and_those_of_all_rows_are_told_as_they_are(tmp_path, rows, message):
     with pytest.raises(InputError, match=message):
         read_examples(written(tmp_path / "s.jsonl", rows), "reading")
+
+
+def test_seeds_of_another_kind_are_told_of_the_kinds(tmp_path):
+    source = written(tmp_path / "s.jsonl", [{"context": "Rome", "question": "where?", "answers": "Rome"}])
+    with pytest.raises(InputError, match=r"output or sentence2; rename .* or choose another kind: reading"):
+        read_examples(source, "pairs")

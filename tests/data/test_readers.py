@@ -180,7 +180,11 @@ class TestBadText:
             assert fault(model).startswith(f"{model} is the name of a model; give data")
 
     def test_a_folder_that_is_none_of_ours(self, tmp_path):
-        assert "is a folder without data/*.parquet" in fault(tmp_path)
+        assert fault(tmp_path).endswith("without data/*.parquet; give a file or a dataset folder")
+        write(tmp_path / "train.jsonl", "{}")
+        assert fault(tmp_path).endswith(
+            f"without data/*.parquet; give a file, such as {tmp_path / 'train.jsonl'}, or a dataset folder"
+        )
 
     def test_the_files_of_a_dataset_folder_without_the_folder(self, tmp_path):
         (tmp_path / "data").mkdir()

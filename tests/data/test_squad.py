@@ -156,8 +156,12 @@ class TestOfficialFiles:
     def test_an_array_gets_the_advice_for_arrays(self, put):
         assert "a JSON array; one object per line is expected" in fault(put("q.json", json.dumps([ROW])))
 
-    def test_nothing_with_an_answer(self, put):
+    def test_nothing_with_an_answer(self, put, rows):
         assert fault(put("dev.json", '{"data": []}')).endswith("dev.json holds no questions with answers")
+        unanswered = {**ROW, "answers": {"text": [], "answer_start": []}}
+        assert "none of its 2 questions has an answer in its passage; relabel has a teacher answer" in fault(
+            rows(unanswered, unanswered)
+        )
 
 
 class TestRows:

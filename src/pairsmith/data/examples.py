@@ -23,6 +23,11 @@ _SUMMARIES = (
     "their summaries"
 )
 
+_PAIRS = (
+    "rename those that hold them to these names, or choose another kind: reading for questions with answers, "
+    "summaries for documents with summaries"
+)
+
 _FAULTS = 5
 """Largest number of faulty rows that an error message lists."""
 
@@ -126,5 +131,5 @@ def iter_examples(source: str | Source, kind: ExampleKind) -> Iterator[Example]:
                 )
             yield Example(pair.sentence1, pair.sentence2, score=pair.score)
     else:
-        for pair in read_inputs_and_outputs(source):
+        for pair in read_inputs_and_outputs(source, remedy=_PAIRS):
             yield Example(pair.sentence1, pair.sentence2, score=pair.score)

@@ -90,15 +90,15 @@ def graded_rows(source: Source) -> Iterator[tuple[str, Columns, GradedPair]]:
             yield where, row, GradedPair(*two_texts(row, names, where), number)
 
 
-def read_inputs_and_outputs(source: str | Place | Source) -> Iterator[GradedPair]:
+def read_inputs_and_outputs(source: str | Place | Source, *, remedy: str = RENAME) -> Iterator[GradedPair]:
     """Read pairs of texts from the columns input and output, or sentence1 and sentence2.
 
     If the texts are sentence1 and sentence2, a column score, or else label, has the score of each pair: how
     well the two texts match, from 0 to 1. All other pairs have the score 1. ``source`` is as for
-    ``read_texts``; a file needs a header.
+    ``read_texts``; a file needs a header. ``remedy`` is as for ``pick_column``.
     """
     columns: dict[str, str] = {}  # the names of the first row's columns, by their names in lower case
-    for where, row, names in with_names(open_source(source), INPUT_COLUMNS, OUTPUT_COLUMNS):
+    for where, row, names in with_names(open_source(source), INPUT_COLUMNS, OUTPUT_COLUMNS, remedy=remedy):
         columns = columns or {name.casefold(): name for name in reversed(list(row))}
         graded = columns.get("score") or columns.get("label")
         score = 1.0

@@ -26,6 +26,9 @@ _SAVED_TO_DISK = ("dataset_info.json", "dataset_dict.json")
 
 Say = Callable[[str], None]
 
+_TABLES = (".jsonl", ".jsonl.gz", ".csv", ".tsv", ".parquet")
+"""Suffixes of files of rows, such as ``export`` writes."""
+
 _FIRST_FOLDERS = 20
 """The number of subfolders that are searched for documents."""
 
@@ -164,8 +167,11 @@ def folder_files(path: Place) -> list[Place]:
             )
         if path.name == "data" and any(file.name.endswith(".parquet") for file in inside(path)):
             raise InputError(f"{path} is a part of a dataset folder; give the whole: {path.parent}")
+        tables = sorted(file.name for file in inside(path) if file.name.endswith(_TABLES))
+        example = f", such as {path / tables[0]}," if tables else ""
         raise InputError(
-            f"{path} is a folder without data/*.parquet; give a file or a dataset folder{chunk_first(path)}"
+            f"{path} is a folder without data/*.parquet; give a file{example} or a dataset folder"
+            f"{chunk_first(path)}"
         )
     return files
 

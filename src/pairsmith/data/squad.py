@@ -131,16 +131,22 @@ def question_column(row: Columns) -> str:
 
 def _questions(source: Source, unanswered: bool) -> Iterator[tuple[Question, str, Columns]]:
     names: list[str] = []
-    count = 0
+    total = answered = 0
     for where, row in source.rows():
         if not names:
             columns = ("context", question_column(row), "answers")
             names = pick_columns(row, [[column] for column in columns], source.name)
         question = _question(row, names, where)
-        count += bool(question.answers)
+        total += 1
+        answered += bool(question.answers)
         if question.answers or unanswered:
             yield question, where, row
-    if not count:
+    if total and not answered:
+        raise InputError(
+            f"{source.name}: none of its {total:,} questions has an answer in its passage; relabel has a "
+            "teacher answer them"
+        )
+    if not total:
         raise InputError(f"{source.name} holds no questions with answers")
 
 

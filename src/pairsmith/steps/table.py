@@ -93,6 +93,10 @@ STEPS: StepTable = {
         TrainBiencoderSettings,
         "pairsmith.steps.training.biencoder:train_biencoder",
         "Train an encoder on seed pairs, for mining more.",
+        next_commands=(
+            "pairsmith mine --kind {kind} --inputs {inputs} --outputs {outputs} --encoder {out} "
+            "--out {out}-mined",
+        ),
     ),
     "mine": Step(
         MineSettings,
@@ -110,6 +114,7 @@ STEPS: StepTable = {
         "pairsmith.steps.training.crossencoder:train_crossencoder",
         "Train a model that tells pairs from hard negatives.",
         checks={"encoder": check_name},
+        next_commands=("pairsmith filter --pairs {mined} --model {out} --best 500 --out {out}-kept",),
     ),
     "filter": Step(
         FilterSettings,
@@ -125,6 +130,7 @@ STEPS: StepTable = {
         TrainReaderSettings,
         "pairsmith.steps.training.reader:train_reader",
         "Train a reader on seeds and mined questions.",
+        next_commands=("pairsmith evaluate qa --model {out} --data QUESTIONS --out {out}-measured",),
     ),
     "train-summarizer": Step(
         TrainSummarizerSettings,
@@ -135,6 +141,7 @@ STEPS: StepTable = {
         TrainQuestionGeneratorSettings,
         "pairsmith.steps.training.question_generator:train_question_generator",
         "Train a model that generates questions on passages.",
+        next_commands=("pairsmith ask --inputs TEXTS --model {out} --out {out}-questions",),
     ),
     "ask": Step(
         AskSettings,
@@ -150,6 +157,7 @@ STEPS: StepTable = {
         TrainTeacherSettings,
         "pairsmith.steps.training.teacher:train_teacher",
         "Train a reader that serves as a teacher.",
+        next_commands=("pairsmith relabel --data QUESTIONS --model {out} --out {out}-answers",),
     ),
     "relabel": Step(
         RelabelSettings,
@@ -161,6 +169,7 @@ STEPS: StepTable = {
         InfuseSettings,
         "pairsmith.steps.training.student:infuse",
         "Train an encoder whose token vectors answer questions.",
+        next_commands=("pairsmith evaluate qa --model {out} --data QUESTIONS --out {out}-measured",),
     ),
     "chunk": Step(
         ChunkSettings,
@@ -175,19 +184,25 @@ STEPS: StepTable = {
         QueriesSettings,
         "pairsmith.steps.retrieval.queries:write_queries",
         "Write search queries for chunks of documents.",
-        next_commands=("pairsmith filter-queries --queries {out} --corpus {chunks} --out {out}-kept",),
+        next_commands=(
+            "pairsmith filter-queries --queries {out} --corpus {chunks} --encoder ENCODER --out {out}-kept",
+        ),
     ),
     "filter-queries": Step(
         FilterQueriesSettings,
         "pairsmith.steps.retrieval.filter_queries:filter_queries",
         "Keep queries that lead back to their chunk.",
         checks={"encoder": check_name, "judge": check_name},
+        next_commands=(
+            "pairsmith negatives --pairs {out} --corpus {corpus} --encoder {encoder} --out {out}-negatives",
+        ),
     ),
     "negatives": Step(
         NegativesSettings,
         "pairsmith.steps.negatives.route:negatives",
         "Find hard negatives for pairs of a query and a positive.",
         checks={"encoder": check_name, "judge": check_name},
+        next_commands=("pairsmith train-retriever --base {encoder} --data {out} --out {out}-retriever",),
     ),
     "train-retriever": Step(
         TrainRetrieverSettings,

@@ -140,6 +140,11 @@ def train_at_each_rate(
     with exclusive_training(pick_device(options.device)):
         for number, rate in enumerate(rates):
             model, task = make()
+            if number == 0 and len(rates) > 1 and task.measure is None:
+                shown.say(
+                    f"without validation examples the first of the {len(rates)} learning rates is kept, "
+                    "however well the others do"
+                )
             if options.attention_dropout is not None:
                 set_attention_dropout(model, options.attention_dropout)
             kept = checkpoints.part(f"rate-{number}", f"lr-{rate:g}") if checkpoints else None

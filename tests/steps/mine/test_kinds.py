@@ -546,3 +546,20 @@ def test_vectors_on_another_machine_are_read_from_the_folder(world):
     some = np.array([0, 3, 7])
     assert copy.vectors.select(some).equal(before[some])
     copy.vectors.file.unlink()
+
+
+def test_an_encoder_that_was_trained_for_another_kind_is_told(world, tiny_bert, tmp_path, capsys):
+    _, settings = world
+    encoder = tmp_path / "encoder"
+    shutil.copytree(tiny_bert, encoder)
+    told = f"{encoder} was trained with --kind reading, and mines pairs of --kind pairs"
+    for number, chosen in enumerate(({"kind": "reading"}, {"kind": "pairs"}, {}, [])):
+        write_record(encoder, chosen)
+        given = settings("pairs", "questions.jsonl", "documents.jsonl", encoder=str(encoder))
+        mine(given, Run(tmp_path / f"out-{number}", Progress()))
+        assert (told in capsys.readouterr().err) == (number == 0)
+
+
+def write_record(folder, settings):
+    record = {"step": "train-biencoder", "complete": True, "settings": settings}
+    (folder / "training.json").write_text(json.dumps(record))

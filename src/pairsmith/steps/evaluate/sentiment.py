@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sentiment import Opinion, read_opinions
 from pairsmith.methods.quip.sentiment import (
@@ -21,7 +21,7 @@ from pairsmith.methods.quip.sentiment import (
 from pairsmith.metrics.auroc import auroc, auroc_draws
 from pairsmith.models.heads import TextModel, load_with_head
 from pairsmith.models.reader import load_reader
-from pairsmith.models.span_encoder import load_span_encoder
+from pairsmith.models.span_encoder import load_span_encoder, require_question_heads
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.figures import mean_line, over_repetitions, uncertainty_line
@@ -80,6 +80,11 @@ def judge(
         reader = load_reader(settings.model, fresh_head=untrained, **load_options(settings))
         score = partial(judge_by_reader, reader, item=settings.item, **options)
     else:
+        if not untrained:
+            try:
+                require_question_heads(settings.model)
+            except ModelError as error:
+                raise ModelError(f"{error}, or choose --method reader or mask") from error
         encoder = load_span_encoder(settings.model, fresh_heads=untrained, **load_options(settings))
         score = partial(judge_by_questions, encoder, item=settings.item, **options)
     return named(settings.model)(score)

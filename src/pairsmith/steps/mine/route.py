@@ -17,7 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.core.citations import MINING
+from pairsmith.core.folder_kinds import json_object
 from pairsmith.core.model_names import model_revision
+from pairsmith.core.paths import place
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.kept_columns import kept_schema
 from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR, REJECT, Reject, as_columns, to_table
@@ -46,6 +48,7 @@ from pairsmith.steps.mine.neighbours import find_neighbours
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, check_index
 from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
+from pairsmith.training.folder import TRAINING_RECORD
 
 SHARD_ROWS = 100_000
 """Largest number of pairs in a shard, and of rejects for texts that repeat an earlier one."""
@@ -86,6 +89,13 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     styled = any(is_styled(settings.units(), corpus.side) for corpus in both)
     if styled and load_style_classifier(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
+    trained = json_object(place(settings.encoder) / TRAINING_RECORD)
+    chosen = trained.get("settings")
+    kind = chosen.get("kind", settings.kind) if isinstance(chosen, dict) else settings.kind
+    if trained.get("step") == "train-biencoder" and kind != settings.kind:
+        run.progress.say(
+            f"{settings.encoder} was trained with --kind {kind}, and mines pairs of --kind {settings.kind}"
+        )
 
     # Count the records; a row that cannot be read is reported here, too.
     records = [corpus.count() for corpus in both]
