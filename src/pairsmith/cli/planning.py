@@ -110,6 +110,9 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
         tokens = f"{cost.tokens:,}" if cost.tokens else ""
         cells.append((name, rows, tokens, clock(cost.seconds), _bytes(cost.memory), _bytes(cost.disk)))
     lines = [plain_table(cells)]
+    starting = max((cost.starting for cost in estimates.values()), default=0.0)
+    if starting >= 1:
+        lines.append(f"the time of all includes {clock(starting)} in which the libraries are loaded")
     if overall.scratch:
         peak = _bytes(overall.disk + overall.scratch)
         lines.append(f"peak disk use during the run, with checkpoints: {peak}")

@@ -47,8 +47,8 @@ def run_recipe(
     settings are the same, but its input from earlier steps has changed; so is each of ``fresh_steps``, and
     with ``fresh`` every step.
 
-    A figure that a step's files do not hold is told when the step is finished, and the later steps run all
-    the same; the error is raised after the last step, when the other figures are written.
+    A figure that a step's files do not hold is reported when the step is finished. The later steps still run,
+    and the error is raised after the last one, when the other figures are written.
 
     Returns:
         the figures under the recipe's ``results``, and ``seconds``, the total time of the steps.
@@ -71,7 +71,7 @@ def run_recipe(
     make_folder(out)
     lock.acquire(out, progress.say)
     try:
-        # Read again, as another process may have finished steps before it gave the folder free.
+        # Read again, as another process may have finished steps before it released the folder.
         record = record_of(recipe, out, fresh, fresh_steps)
         return _run_steps(recipe, out, progress, _RunState(out / RUN_RECORD, record))
     finally:
@@ -133,7 +133,7 @@ def closing_lines(recipe: Recipe, out: Place) -> Iterator[str]:
 
 
 def _check_evaluation_data(recipe: Recipe, out: Place) -> None:
-    """Read the data of evaluations that need no earlier rows, so that faults are told before any work."""
+    """Read the data of evaluations that need no earlier rows, so that faults are reported before any work."""
     for planned in recipe.steps:
         if not planned.kind.startswith("evaluate-"):
             continue

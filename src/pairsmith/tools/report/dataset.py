@@ -79,7 +79,7 @@ def dataset_sections(
             blocks = list(overlap_blocks(overlaps, folder.rows, summary.columns, warn))
             yield PageSection("Overlap with evaluation data", blocks)
         yield PageSection("Lengths of the texts", list(lengths(summary)))
-        yield PageSection("Repeated texts and words", list(variety(summary, warn)))
+        yield PageSection("Repeated texts and words", list(repetitions(summary, warn)))
         if settings.traces:
             yield traces_section(folder, settings)
     yield rejects_section(folder, settings)
@@ -91,7 +91,7 @@ def dataset_sections(
     yield PageSection("How it was made", [*tables, provenance(folder)])
 
 
-def labelled(summary: DatasetSummary, name: str) -> str:
+def label_title(summary: DatasetSummary, name: str) -> str:
     """A label with the name of its column: ``score 0.5``."""
     return f"{summary.label} {shown_text(name, 60)}"
 
@@ -102,7 +102,7 @@ def labels(summary: DatasetSummary, warn: list[Finding]) -> Iterator[Block]:
         counts = sum(summary.labels.values(), Counter[str]())
         order = sorted_labels(counts)
         yield Bars(
-            [(labelled(summary, name), counts[name]) for name in order],
+            [(label_title(summary, name), counts[name]) for name in order],
             "Rows with each label",
             " rows",
             [place % COLOURS for place in range(len(order))],
@@ -173,7 +173,7 @@ def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
     return Chart(histogram(edges.tolist(), counts.tolist(), name, integers=integers), caption)
 
 
-def variety(summary: DatasetSummary, warn: list[Finding]) -> Iterator[Block]:
+def repetitions(summary: DatasetSummary, warn: list[Finding]) -> Iterator[Block]:
     """How often texts and their words repeat."""
     total = sum(summary.splits.values())
     sample = {name: [str(row.get(name) or "") for row in summary.rows] for name in summary.columns}
@@ -272,7 +272,7 @@ def examples(
         for place, name in enumerate(sorted_labels(set().union(*summary.labels.values())))
     }
     for name, rows in sorted(by_name.items(), key=lambda item: _highest_first(item[0])):
-        title = f"{labelled(summary, name)}:" if summary.label else "Some rows:"
+        title = f"{label_title(summary, name)}:" if summary.label else "Some rows:"
         if meaning := meanings.get(name):
             title += f" {shown_text(meaning, 200)}"
         # At equal distances, as the first rows often have the same first text.

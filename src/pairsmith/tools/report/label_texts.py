@@ -1,4 +1,4 @@
-"""The report's section on texts and labels: similarities of pairs by label, or how well words tell labels."""
+"""The section on texts and labels: similarities of pairs by label, or how well words predict labels."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ def similarity_by_label(
     encoder: "SentenceTransformer | None",
     warn: list[Finding],
 ) -> Iterator[Block]:
-    """For pairs, how similar their texts are, by label; for single texts, whether words tell the label."""
+    """For pairs, how similar their texts are, by label; for single texts, whether words predict the label."""
     sides = next((sides for sides in PAIRS if set(sides) <= set(summary.columns)), None)
     names = [summary.label_of(row) or "all" for row in summary.rows]
     if sides is None:

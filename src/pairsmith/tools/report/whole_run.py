@@ -17,8 +17,10 @@ RUN_RECORD, TRAINING_RECORD, RESULTS = "run.json", "training.json", "results.jso
 OWN_PAGES = ("report.json", "audit.json")
 """Records of the steps that have pages or results of their own."""
 
-_SHOWN = ("Examples", "Labels", "Texts and labels", "Rejected rows", "Training", "Figures")
-_MADE = ("How it was made", "How it was measured")
+_SHOWN = {
+    "Examples", "Labels", "Texts and labels", "Rejected rows", "Training", "Figures", "How it was made",
+    "How it was measured",
+}  # fmt: skip
 """The sections of a step's own page that are repeated on the page of the run, by their titles."""
 _COUNTS = {"count", "pairs", "queries", "documents", "rows", "trained_on"}
 """Numbers in ``results.json`` that are counts, not figures."""
@@ -60,7 +62,7 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     for step in steps:
         lines = [f"{step_in_words(step.kind)}." if step.kind else "", *step.page.lead]
         sections.append(PageSection(step.name, [Note(line) for line in lines if line], level=2))
-        sections += [_short(section) for section in step.page.sections if section.title in (*_SHOWN, *_MADE)]
+        sections += [_without_examples(section) for section in step.page.sections if section.title in _SHOWN]
     total = clock(sum(spent.get(name, 0.0) for name in finished))
     description = " ".join(str(record.get("description", "")).split())
     count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
@@ -155,8 +157,8 @@ def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
     return Table(["step", "what it does", "what it made", "time"], rows, texts=3)
 
 
-def _short(section: PageSection) -> PageSection:
-    """A section without examples, as the page of a run shows it; the section "Examples" is kept whole."""
+def _without_examples(section: PageSection) -> PageSection:
+    """A section without example rows; the section "Examples" is kept whole."""
     if section.title == "Examples":
         return section
     return PageSection(section.title, [block for block in section.blocks if block.kind != "examples"])
