@@ -106,6 +106,7 @@ def test_an_answer_at_another_place_is_taken_where_it_stands_first_by_every_read
         ({"answers": {"text": ["man"], "answer_start": [None]}}, "a character position is expected"),
         ({"starts": {"position": None, "probability": [1.0]}}, "a list of numbers"),
         ({"starts": {"position": ["a"], "probability": [1.0]}}, "a list of numbers"),
+        ({"starts": {"position": [10**400], "probability": [1.0]}}, "lies outside the context"),
         ({"starts": {"position": [1.5], "probability": [1.0]}}, "whole numbers"),
         ({"starts": [0.5]}, "position and probability"),
         ({"ends": {"position": [1, 2], "probability": [1.0]}}, "2 positions and 1 probabilities"),

@@ -247,6 +247,8 @@ ANSWERED = {"context": "a", "question": "b", "answers": {"text": ["a"], "answer_
         (read_passages, {"text": "a"}, "_id"),
         (read_passages, {"text": "a"}, "document"),
         (lambda path: read_query_pairs(str(path)), {"query": "a", "positive": "b"}, "qid"),
+        (lambda path: read_query_pairs(str(path)), {"query": "a", "positive": "b"}, "title"),
+        (lambda path: read_documents(path, group_column="day"), {"text": "a"}, "day"),
         (lambda path: read_query_rows(str(path), [str(path)]).queries, {"query": "a", "text": "b"}, "chunk"),
         (lambda path: read_labelled_rows(str(path))[1], PAIR, "id"),
         (read_paraphrases, PAIR, "id"),
@@ -254,7 +256,7 @@ ANSWERED = {"context": "a", "question": "b", "answers": {"text": ["a"], "answer_
         (read_generated_questions, ANSWERED, "id"),
     ],
 )
-def test_half_a_character_in_an_id_is_refused(put, read, row, column):
+def test_half_a_character_in_an_id_title_or_group_is_refused(put, read, row, column):
     path = put("in.jsonl", json.dumps({**row, column: "a\ud800"}) + "\n")
     with pytest.raises(InputError, match=rf"in.jsonl:1: column '{column}' holds half a character"):
         list(read(path))

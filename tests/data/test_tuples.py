@@ -86,6 +86,7 @@ def test_rows_of_a_parquet_file_with_lists(tmp_path):
         ({"query": "q", "positive": None}, "rows.jsonl:1: positive is blank"),
         ({"query": "q"}, "has none of the columns positive, context, .*; it has: query"),
         ({"text": "q"}, "has none of the columns query, question, anchor, input"),
+        ({"query": "q", "positive": "p", "title": "\ud800"}, "column 'title' holds half a character"),
         (
             {"query": "q", "positive": "p", "negatives": [1]},
             "rows.jsonl:1: column 'negatives' holds a number, not",
@@ -105,6 +106,7 @@ def test_rows_that_lack_a_text(put, row, message):
             {"scores": [1, 2, 3]},
             "scores has 3 numbers and the row 1 negatives; expected the scores of the positive and",
         ),
+        ({"scores": [10**400, 1]}, "scores is .*; expected a number or a list of numbers"),
         (
             {"scores": ["x", 1]},
             r"rows.jsonl:1: scores is \"\['x', 1\]\"; expected a number or a list of numbers",

@@ -162,7 +162,7 @@ def _group(value: object, name: str, where: str) -> str:
         case date():
             return value.isoformat()
         case str():
-            text = value.strip()
+            text = column_text({name: value}, name, where)
             day = _TIMESTAMP.match(text)
             return day[0] if day else text
         case int() | float() | Decimal():

@@ -261,7 +261,7 @@ def _distribution(row: Columns, name: str, context: str, where: str) -> Distribu
 
 def _numbers(value: Any, where: str) -> tuple[float, ...]:
     are_numbers = isinstance(value, list) and all(
-        isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+        isinstance(number, int | float) and not isinstance(number, bool) and -math.inf < number < math.inf
         for number in value
     )
     if not are_numbers:

@@ -222,6 +222,11 @@ def column_text(row: Columns, name: str, where: str) -> str:
     return value.strip()
 
 
+def title_of(row: Columns, where: str) -> str:
+    """The text in the column title; empty if the row has none, or anything but a text."""
+    return column_text(row, "title", where) if isinstance(row.get("title"), str) else ""
+
+
 def filled_text(row: Columns, name: str, where: str) -> str:
     """The text in column ``name``, stripped of white space; an ``InputError`` if it is blank."""
     text = column_text(row, name, where)

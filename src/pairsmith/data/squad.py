@@ -21,7 +21,7 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError, redacted
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.lines import read_lines
-from pairsmith.data.readers import column_text, filled_text, pick_columns, refuse_half_characters, row_id
+from pairsmith.data.readers import filled_text, pick_columns, refuse_half_characters, row_id, title_of
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, Source, data_suffix, open_source
 
@@ -157,10 +157,9 @@ def _question(row: Columns, names: Sequence[str], where: str) -> Question:
     answers = () if row.get("is_impossible") is True else _answers(row, names[2], where, context)
     for wording in row.get(WORDINGS) or ():
         refuse_half_characters(wording, names[2], where)
-    title = column_text(row, "title", where) if isinstance(row.get("title"), str) else ""
     return Question(
         id=row_id(row, question + context, where),
-        title=title,
+        title=title_of(row, where),
         context=context,
         question=question,
         answers=answers,

@@ -14,7 +14,7 @@ from typing import Any
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import with_title
 from pairsmith.data.query_columns import column_texts, pick_pair
-from pairsmith.data.readers import at_least_one, column_text, two_texts
+from pairsmith.data.readers import at_least_one, column_text, title_of, two_texts
 from pairsmith.data.sources import Columns, Source, open_source
 
 _SCORES = ("scores", "score", "label")
@@ -59,7 +59,7 @@ def _example(
     row: Columns, where: str, names: tuple[str, str], positive: str, scored: bool
 ) -> RetrievalExample:
     query, positive = two_texts({**row, names[1]: positive}, names, where)
-    title, negatives = row.get("title"), _negatives(row, where)
+    negatives = _negatives(row, where)
     kept = [number for number, text in enumerate(negatives) if text]
     if scored and not kept:
         raise InputError(
@@ -68,7 +68,7 @@ def _example(
     scores = _scores(row, len(negatives), where) if scored else ()
     return RetrievalExample(
         query,
-        with_title(title, positive) if isinstance(title, str) else positive,
+        with_title(title_of(row, where), positive),
         tuple(negatives[number] for number in kept),
         (scores[0], *(scores[1 + number] for number in kept)) if scored else (),
     )
@@ -109,7 +109,7 @@ def _numbers(value: Any, name: str, where: str) -> tuple[float, ...]:
         return ()
     try:
         numbers = tuple(float(number) for number in (value if isinstance(value, list | tuple) else [value]))
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         numbers = (math.nan,)
     if not all(map(math.isfinite, numbers)):
         raise InputError(f"{where}: {name} is {str(value)[:40]!r}; expected a number or a list of numbers")
