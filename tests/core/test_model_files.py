@@ -115,8 +115,17 @@ def test_a_folder_lacks_its_files_in_words(tmp_path):
         "model mine: the folder holds no tokenizer (tokenizer.json); "
         "save it there with tokenizer.save_pretrained(FOLDER)"
     )
+    (tmp_path / "training.json").write_text(json.dumps({"step": "infuse", "complete": True}))
+    assert fault() == (
+        "model mine: the folder holds no tokenizer (tokenizer.json); "
+        "rerun the command that trained it, or copy or download the folder again"
+    )
     (tmp_path / "vocab.txt").touch()
     check_model_folder(tmp_path, "mine")
+    (tmp_path / "config.json").unlink()
+    assert fault().endswith(
+        "no config.json; rerun the command that trained it, or copy or download the folder again"
+    )
 
 
 @pytest.mark.parametrize(
