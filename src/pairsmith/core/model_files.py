@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from pairsmith.core.errors import ModelError, SettingsError, first_line
-from pairsmith.core.folder_kinds import A_MODEL, folder_kind
+from pairsmith.core.folder_kinds import A_MODEL, folder_kind, json_object
 from pairsmith.core.paths import Place
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
@@ -231,10 +231,15 @@ def refuse_no_model(folder: Path, name: str) -> None:
 def damage(folder: Path) -> str:
     """What is wrong with the first damaged file of a model folder, and what to do; empty if none is damaged.
 
-    JSON files have to be JSON, and safetensors files as long as their headers say.
+    JSON files have to be JSON, safetensors files as long as their headers say, and all files that a training
+    recorded have to be there.
     """
     from safetensors import SafetensorError, safe_open
 
+    recorded = json_object(folder / "training.json").get("files")
+    for name in recorded if isinstance(recorded, dict) else ():
+        if not (folder / name).is_file():
+            return f"its file {name} is missing; {_MAKE_AGAIN}"
     for file in sorted([*folder.glob("*.json"), *folder.glob("*/*.json"), *weight_files(folder)]):
         try:
             if file.suffix == ".json":
