@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from pairsmith.data.documents import Document, read_documents
-from pairsmith.data.squad import Answer, Question, read_questions, to_question_table
+from pairsmith.data.squad import Answer, Question, read_questions
 from pairsmith.data.text import split_sentences
 
 MINED_ARTICLES = 32
@@ -235,11 +235,11 @@ def write_squad(corpora: SquadCorpora, seed: int, out: Path, passages: int) -> d
     # Others of the same articles: people who have 100 seeds may have some more to choose a model by.
     _, others = seeds_and_rest(rest, seed, count=len(rest) - SEEDS)
     files = {
-        "seeds": write_lines(out / "seeds.jsonl", to_question_table(seeds).to_pylist()),
-        "gold": write_lines(out / "gold.jsonl", to_question_table(shuffled(rest, seed)).to_pylist()),
-        "start": write_lines(out / "start.jsonl", to_question_table(corpora.start).to_pylist()),
-        "validation": write_lines(out / "validation.jsonl", to_question_table(others).to_pylist()),
-        "test": write_lines(out / "test.jsonl", to_question_table(corpora.test).to_pylist()),
+        "seeds": write_lines(out / "seeds.jsonl", map(Question.columns, seeds)),
+        "gold": write_lines(out / "gold.jsonl", map(Question.columns, shuffled(rest, seed))),
+        "start": write_lines(out / "start.jsonl", map(Question.columns, corpora.start)),
+        "validation": write_lines(out / "validation.jsonl", map(Question.columns, others)),
+        "test": write_lines(out / "test.jsonl", map(Question.columns, corpora.test)),
         "inputs": write_lines(out / "questions.jsonl", ({"question": text} for text in questions)),
         "outputs": write_lines(out / "passages.jsonl", ({"text": text} for text in texts)),
     }

@@ -26,7 +26,6 @@ import numpy as np
 from common import write
 from mining import MINILM, SMOLLM2, run
 from mining_data import SquadCorpora, news_corpora, squad_corpora, with_summary, write_lines
-from pairsmith.data.squad import to_question_table
 from pairsmith.steps.evaluate.qa import evaluate_qa
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings, EvaluateSummariesSettings
 from pairsmith.steps.evaluate.summaries import evaluate_summaries
@@ -127,7 +126,7 @@ def tested(corpora: str, data: Path, path: Path, count: int) -> Path:
         rows: list[Any]
         if corpora == "squad":
             squads = squad_corpora(data)
-            rows = to_question_table(some(squads, count).test).to_pylist()
+            rows = [question.columns() for question in some(squads, count).test]
         else:
             rows = [with_summary(document) for document in news_corpora(data).test[:count]]
         write_lines(path, rows)

@@ -20,7 +20,7 @@ import numpy as np
 
 from mining_data import sentence_questions, squad_corpora, write_lines, written
 from pairsmith.data.documents import read_documents
-from pairsmith.data.squad import Question, to_question_table
+from pairsmith.data.squad import Question
 
 COPIED = {
     "mrpc/msr_paraphrase_train.txt": "msr_paraphrase_train.txt",
@@ -105,7 +105,7 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def write_questions(path: Path, questions: Iterable[Question]) -> None:
-    write_lines(path, to_question_table(list(questions)).to_pylist())
+    write_lines(path, (question.columns() for question in questions))
 
 
 def copy(source: Path, target: Path) -> None:

@@ -14,7 +14,7 @@ from pairsmith.__main__ import main as entry_point
 from pairsmith.cli import app as cli
 from pairsmith.cli.app import make_app
 from pairsmith.cli.options import default_text, settings_from
-from pairsmith.cli.process import spoken_errors
+from pairsmith.cli.process import errors_as_messages
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.bundled import recipe_path
 from pairsmith.core.errors import FolderError, SettingsError
@@ -81,11 +81,11 @@ def test_a_name_that_is_too_long_for_a_file_is_an_error_in_one_line(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     long, deep = "f" * 300, "d/" * 2200 + "f"
     for command in (["run", long], ["report", "--data", long], ["search", "--corpus", f"{long}.txt", "x"]):
-        with pytest.raises(SystemExit, match="2"), spoken_errors():
+        with pytest.raises(SystemExit, match="2"), errors_as_messages():
             make_app()(args=[*command, "--out", "out"] if command[0] != "search" else command)
     for name in (long, deep):
         capsys.readouterr()
-        with pytest.raises(SystemExit, match="2"), spoken_errors():
+        with pytest.raises(SystemExit, match="2"), errors_as_messages():
             Path(name).stat()
         told = capsys.readouterr().err
         assert told == (

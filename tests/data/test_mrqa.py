@@ -1,5 +1,6 @@
 import gzip
 import json
+import math
 
 import pytest
 
@@ -88,3 +89,19 @@ def test_a_column_called_header_may_hold_texts(tmp_path):
 def test_faults_are_told_with_their_place(tmp_path, row, message):
     with pytest.raises(InputError, match=message):
         list(read_questions(write(tmp_path / "train.jsonl.gz", HEADER, row)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"answers": ["\ud800"]}, r"qas\[0\]: column 'answers' holds half a character"),
+        (
+            {"detected_answers": [{"char_spans": [[math.inf, 3]]}]},
+            "their char_spans is expected, as MRQA has them",
+        ),
+    ],
+)
+def test_answers_that_cannot_be_stored_are_refused(tmp_path, changes, message):
+    row = ROW | {"qas": [ROW["qas"][0] | changes]}
+    with pytest.raises(InputError, match=message):
+        list(read_questions(write(tmp_path / "train.jsonl.gz", row)))

@@ -109,6 +109,7 @@ def test_an_answer_at_another_place_is_taken_where_it_stands_first_by_every_read
         ({"starts": {"position": [1.5], "probability": [1.0]}}, "whole numbers"),
         ({"starts": [0.5]}, "position and probability"),
         ({"ends": {"position": [1, 2], "probability": [1.0]}}, "2 positions and 1 probabilities"),
+        ({"written": "\ud800"}, "column 'written' holds half a character"),
         ({"ends": {"position": [13], "probability": [1.0]}}, "outside the context, which has 12"),
         ({"starts": {"position": [0, 2], "probability": [0.9, 0.2]}}, "their sum at most 1"),
         ({"starts": {"position": [0], "probability": [-0.1]}}, "each has to be above 0"),

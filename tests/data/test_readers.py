@@ -1,9 +1,11 @@
 import bz2
+import codecs
 import gzip
 import json
 import lzma
 import os
 import sys
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +19,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.data.chunk_rows import read_passages
 from pairsmith.data.documents import read_documents
 from pairsmith.data.labelled_rows import read_labelled_rows
+from pairsmith.data.labelled_texts import read_labelled_texts
 from pairsmith.data.paraphrases import read_paraphrases
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.query_rows import read_query_rows
@@ -133,6 +136,13 @@ class TestBadText:
     def test_utf16(self, put, encoding):
         assert "UTF-16" in fault(put("in.txt", "Hello\n".encode(encoding)))
 
+    @pytest.mark.parametrize("mark", [codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE])
+    def test_utf32(self, put, mark):
+        message = fault(put("in.txt", mark + b"H\0\0\0"))
+        assert message.endswith(
+            "is UTF-32 text; re-save it as UTF-8 (e.g. iconv -f utf-32 -t utf-8 in.txt > new)"
+        )
+
     @pytest.mark.parametrize(
         ("packed", "message"),
         [
@@ -211,6 +221,11 @@ class TestJson:
             ('{"txt": "b"}', "in.jsonl:2: no column 'text', which earlier rows have; it has: txt"),
             ('{"text": "\\ud800"}', "in.jsonl:2: column 'text' holds half a character"),
             ("{" * 20, "in.jsonl:2: not JSON"),
+            (
+                '{"text": "b", "text": "c"}',
+                "in.jsonl:2: a JSON object names 'text' twice; rename one of them",
+            ),
+            ('{"text": "b", "of": [{"a": 1, "a": 2}]}', "in.jsonl:2: a JSON object names 'a' twice"),
         ],
     )
     def test_a_bad_line_is_named(self, put, line, expected):
@@ -365,6 +380,18 @@ class TestParquet:
     def test_a_column_of_numbers_is_refused(self, tmp_path):
         path = self.put(tmp_path / "in.parquet", text=[1])
         assert fault(path).endswith("in.parquet:1: column 'text' holds a number, not text")
+        path = self.put(tmp_path / "in.parquet", text=[b"a"])
+        assert fault(path).endswith("in.parquet:1: column 'text' holds bytes, not text")
+
+    def test_decimal_numbers(self, tmp_path):
+        path = self.put(
+            tmp_path / "in.parquet",
+            sentence1=["a", "b"], sentence2=["c", "d"], score=[Decimal("0.50"), Decimal("5")],
+        )  # fmt: skip
+        assert list(read_pairs(path)) == [GradedPair("a", "c", 0.5), GradedPair("b", "d", 5.0)]
+        path = self.put(tmp_path / "in.parquet", text=["a", "b"], label=[Decimal("1.00"), Decimal("0.50")])
+        assert read_labelled_texts(str(path)).labels == ["1", "0.5"]
+        assert [document.group for document in read_documents(path, group_column="label")] == ["1.00", "0.50"]
 
     def test_a_file_that_is_not_parquet(self, put):
         message = fault(put("in.parquet", "text"))
@@ -395,11 +422,12 @@ class TestParquet:
         assert "is unfinished; rerun the command that writes it" in fault(tmp_path)
 
     def test_a_broken_manifest(self, tmp_path):
-        write(tmp_path / "manifest.json", "[]")
-        assert fault(tmp_path).endswith(
-            "manifest.json cannot be read; if pairsmith wrote it, rerun the command that writes the folder, "
-            "which restores it"
-        )
+        for broken in ("[]", "[" * 100_000, b"\xff\xfe{"):
+            write(tmp_path / "manifest.json", broken)
+            assert fault(tmp_path).endswith(
+                "manifest.json cannot be read; if pairsmith wrote it, rerun the command that writes the "
+                "folder, which restores it"
+            )
 
     def test_a_folder_that_lost_a_file(self, tmp_path):
         names = [f"data/train-0000{number}.parquet" for number in range(3)]

@@ -130,6 +130,15 @@ def test_test_is_what_is_measured_on(three, tmp_path):
         to_measure_on(two, "measured on")
 
 
+def test_a_folder_without_read_permission_is_told(three, monkeypatch):
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("pairsmith.data.splits.size_of", refused)
+    with pytest.raises(InputError, match="cannot be read: Permission denied"):
+        splits_of(str(three))
+
+
 def test_a_model_or_results_in_place_of_rows_are_named_as_what_they_are(tmp_path):
     (tmp_path / "training.json").write_text('{"step": "train-encoder", "complete": true}')
     (tmp_path / "vocab.txt").write_text("word")

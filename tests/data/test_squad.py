@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import read_documents
 from pairsmith.data.readers import text_id
-from pairsmith.data.squad import QUESTION, Answer, Question, open_passages, read_questions, to_question_table
+from pairsmith.data.squad import QUESTION, Answer, Question, open_passages, read_questions
 
 PASSAGE = " The Rhine rises in the Alps and ends in the North Sea. "
 WHERE = Question("q1", "Rhine", PASSAGE, "Where does it rise?", (Answer("the Alps", 20), Answer("Alps", 24)))
@@ -273,15 +273,11 @@ class TestTables:
         )
 
     def test_a_table_is_read_back_from_parquet_and_from_a_folder(self, tmp_path):
-        table = to_question_table([WHERE, END])
-        assert table.schema.equals(QUESTION)
+        table = pa.Table.from_pylist([WHERE.columns(), END.columns()], schema=QUESTION)
         (tmp_path / "data").mkdir()
         pq.write_table(table, tmp_path / "data" / "train-00000.parquet")
         assert list(read_questions(tmp_path / "data" / "train-00000.parquet")) == [WHERE, END]
         assert list(read_questions(tmp_path)) == [WHERE, END]
-
-    def test_no_questions_make_an_empty_table(self):
-        assert to_question_table(iter([])).equals(QUESTION.empty_table())
 
     @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1), st.data())
     def test_any_part_of_a_passage_can_be_an_answer(self, tmp_path_factory, context, data):
@@ -291,7 +287,7 @@ class TestTables:
             return
         question = Question("a", "", context, "Which?", (answer,))
         path = tmp_path_factory.mktemp("t") / "q.parquet"
-        pq.write_table(to_question_table([question]), path)
+        pq.write_table(pa.Table.from_pylist([question.columns()], schema=QUESTION), path)
         assert list(read_questions(path)) == [question]
 
 

@@ -89,7 +89,7 @@ class _Commands(TyperGroup):
     """The group of all commands; pairsmith's errors are printed here, before typer could print them."""
 
     def invoke(self, ctx: Any) -> Any:
-        with process.spoken_errors():
+        with process.errors_as_messages():
             return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     process.prepare_output()
     process.stop_on_sigterm()
     try:
-        with process.spoken_errors():
+        with process.errors_as_messages():
             try:
                 make_app()(args=arguments, prog_name="pairsmith")
             finally:
@@ -160,11 +160,11 @@ def step_command(step: Step) -> Callable[..., None]:
         settings = settings_from(step.settings, values)
         if out is None and step.needs_folder(settings):
             raise SettingsError("--out is missing; give the folder to write to")
-        from pairsmith.data.sources import check_there
+        from pairsmith.data.sources import check_exists
 
         for name in SOURCE_SETTINGS & step.settings.model_fields.keys():
             for source in texts_in(getattr(settings, name)):
-                check_there(source)
+                check_exists(source)
         for name, check in step.all_checks().items():
             value = getattr(settings, name)
             if isinstance(value, str) and value != CLOZE:
@@ -195,14 +195,14 @@ def _search_command() -> Callable[..., None]:
         _refuse_empty(values, SearchSettings)
         settings = settings_from(SearchSettings, values)
         check_retriever_name(settings.model)
-        from pairsmith.data.sources import check_there
+        from pairsmith.data.sources import check_exists
 
         for source in (*settings.corpus, settings.queries):
             if source not in (None, "-"):
-                check_there(source)
+                check_exists(source)
         from pairsmith.steps.search.route import search_documents
 
-        with process.spoken_errors("stopped"):
+        with process.errors_as_messages("stopped"):
             search_documents(settings, query or [], _progress(quiet), as_json=as_json)
 
     query = _argument(
@@ -279,7 +279,7 @@ def _run(
     _refuse_empty({"out": out})
     plan = load_recipe(find_recipe(recipe), seed=seed, overrides=overrides or ())
     progress = _progress(quiet)
-    with process.spoken_errors(process.STOPPED + (" or --fresh-step" if fresh_steps else "")):
+    with process.errors_as_messages(process.STOPPED + (" or --fresh-step" if fresh_steps else "")):
         figures = run_recipe(plan, place(out), progress, fresh=fresh, fresh_steps=fresh_steps or ())
     progress.result(results_table(figures))
     for line in closing_lines(plan, place(out)):
@@ -358,7 +358,7 @@ def _plan(
     plan = load_recipe(find_recipe(recipe), overrides=overrides or ())
     progress = _progress(quiet)
     prices = Prices.of(price_in, price_out, budget)
-    with process.spoken_errors("stopped; nothing of a plan is saved, so it starts over next time"):
+    with process.errors_as_messages("stopped; nothing of a plan is saved, so it starts over next time"):
         progress.result(plan_table(plan_recipe(plan, progress), workers, prices))
 
 

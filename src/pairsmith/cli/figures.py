@@ -11,7 +11,7 @@ _NAME_IN_CAPITALS = re.compile(r"[A-Z]+")
 
 
 def figure_forms(name: str, step: Step, settings: Mapping[str, Any]) -> Sequence[str]:
-    """The figures that the evaluation ``name`` gives; empty if they cannot be told beforehand.
+    """The figures that the evaluation ``name`` gives; empty if they are not known beforehand.
 
     For ``evaluate-sts``, the names of the test sets are read from the data, unless a step makes them.
 

@@ -110,6 +110,9 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
         tokens = f"{cost.tokens:,}" if cost.tokens else ""
         cells.append((name, rows, tokens, clock(cost.seconds), _bytes(cost.memory), _bytes(cost.disk)))
     lines = [plain_table(cells)]
+    starting = max((cost.starting for cost in estimates.values()), default=0.0)
+    if starting >= 1:
+        lines.append(f"the time of all includes {clock(starting)} in which the libraries are loaded")
     if overall.scratch:
         peak = _bytes(overall.disk + overall.scratch)
         lines.append(f"peak disk use during the run, with checkpoints: {peak}")
@@ -205,7 +208,7 @@ def _in_new_process(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
     """Call ``work`` in a new process, and return its result."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe()
-    process = context.Process(target=_answer, args=(sender, work, arguments), daemon=True)
+    process = context.Process(target=_send_result, args=(sender, work, arguments), daemon=True)
     with ignoring_interrupts():
         process.start()
     sender.close()
@@ -224,7 +227,7 @@ def _in_new_process(work: Callable[..., Estimate], *arguments: Any) -> Estimate:
     return answer
 
 
-def _answer(pipe: Any, work: Callable[..., Estimate], arguments: tuple[Any, ...]) -> None:
+def _send_result(pipe: Any, work: Callable[..., Estimate], arguments: tuple[Any, ...]) -> None:
     try:
         pipe.send(work(*arguments))
     except PairsmithError as error:

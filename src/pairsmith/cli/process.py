@@ -32,7 +32,7 @@ _REFUSED_SECONDS = 30.0
 
 
 @contextmanager
-def spoken_errors(stopped: str = STOPPED) -> Iterator[None]:
+def errors_as_messages(stopped: str = STOPPED) -> Iterator[None]:
     """Turn pairsmith's errors into a message on stderr and an exit code; a bug keeps its traceback.
 
     ``stopped`` is the message after Ctrl-C or SIGTERM.

@@ -72,7 +72,7 @@ def figure_faults(planned_steps: "Sequence[PlannedStep]", results: Mapping[str, 
 
 
 def labels_of_model(planned: "PlannedStep", planned_steps: "Sequence[PlannedStep]") -> set[str]:
-    """The labels that the model of an evaluation will know; empty if they cannot be told beforehand.
+    """The labels that the model of an evaluation will know; empty if they are not known beforehand.
 
     They are those that the evaluation itself describes, or those of the texts that an earlier
     ``train-classifier`` reads: of a file, or of the tasks for which earlier steps generate texts.
@@ -96,10 +96,8 @@ def labels_of_model(planned: "PlannedStep", planned_steps: "Sequence[PlannedStep
 
 def _generated_labels(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> set[str]:
     """The labels of the tasks for which the rows that ``planned`` reads are generated; empty if unknown."""
-    source = planned.values.get("data")
     labels = set[str]()
-    for reference in source if isinstance(source, list) else [source]:
-        before = steps.get(str(reference).removeprefix("@").partition(":")[0])
+    for before in _steps_read_by(planned, steps):
         if before is not None and before.kind == "generate":
             own = set(_task_written_by(before).written_names)
         else:
@@ -120,13 +118,16 @@ def _task_written_by(generating: "PlannedStep") -> TaskSpec:
 
 def _task_of(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> TaskSpec | None:
     """The task of the step that generates the rows ``planned`` reads; None if no step of the recipe does."""
-    source = planned.values.get("data")
-    for reference in source if isinstance(source, list) else [source]:
-        before = steps.get(str(reference).removeprefix("@").partition(":")[0])
-        if before is None:
-            continue
-        if before.kind == "generate":
+    for before in _steps_read_by(planned, steps):
+        if before is not None and before.kind == "generate":
             return _task_written_by(before)
-        if before.kind in _KEEP_LABELS and (task := _task_of(before, steps)):
+        if before is not None and before.kind in _KEEP_LABELS and (task := _task_of(before, steps)):
             return task
     return None
+
+
+def _steps_read_by(planned: "PlannedStep", steps: "Mapping[str, PlannedStep]") -> "list[PlannedStep | None]":
+    """The steps that make the data of ``planned``; None for each source that no step of the recipe makes."""
+    data = planned.values.get("data")
+    sources = data if isinstance(data, list) else [data]
+    return [steps.get(str(source).removeprefix("@").partition(":")[0]) for source in sources]

@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError, field_validator
 from pairsmith.cli.expansion import MOST_STEPS, expanded_steps
 from pairsmith.cli.overrides import ALL, Overrides, by_step, parsed
 from pairsmith.cli.recipe_checks import extra_faults, figure_faults, label_faults
-from pairsmith.cli.setting_texts import map_texts
+from pairsmith.cli.setting_texts import map_texts, texts_in
 from pairsmith.cli.steps import STEPS
 from pairsmith.cli.value_checks import REMEDY, value_faults
 from pairsmith.core.bundled import is_path, recipe_path
@@ -113,6 +113,11 @@ class PlannedStep:
             return str(run / text[1:]) if text.startswith("@") else text
 
         return self.step.settings.model_validate(map_texts(self.values, folder))
+
+    def references(self) -> list[str]:
+        """The references to earlier steps (``@name``) among the values."""
+        texts = (text for value in self.values.values() for text in texts_in(value))
+        return [text for text in texts if text.startswith("@")]
 
     def keys(self) -> dict[str, str]:
         """The name of each setting in messages about the recipe, ``pairs.top_k`` for ``top_k``."""

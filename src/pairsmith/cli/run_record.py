@@ -71,23 +71,17 @@ def record_of(recipe: Recipe, out: Place, fresh: bool, fresh_steps: Sequence[str
             )
         ):
             raise FolderError(f"{out} holds something other than a recipe's run; give another --out")
-    if text is None or fresh:
-        afresh = set(names) if fresh else set()
-        return RunRecord(
-            recipe=recipe.name, description=recipe.description, planned=names, afresh=afresh, steps={}
-        )
+    record = RunRecord(recipe=recipe.name, description=recipe.description, planned=names, steps={})
+    if fresh or text is None:
+        record.afresh.update(names if fresh else ())
+        return record
     try:
         before = RunRecord.model_validate_json(text)
     except ValidationError:
         raise FolderError(
             f"{file} is not a valid record of a run; give --fresh to start over, or another --out"
         ) from None
-    afresh = before.afresh | set(fresh_steps)
-    return RunRecord(
-        recipe=recipe.name,
-        description=recipe.description,
-        planned=names,
-        afresh=afresh,
-        spent={name: before.spent[name] for name in names if name in before.spent},
-        steps={name: done for name, done in before.steps.items() if name not in afresh},
-    )
+    record.afresh.update(before.afresh, fresh_steps)
+    record.spent.update({name: before.spent[name] for name in names if name in before.spent})
+    record.steps.update({name: done for name, done in before.steps.items() if name not in record.afresh})
+    return record

@@ -47,8 +47,8 @@ def run_recipe(
     settings are the same, but its input from earlier steps has changed; so is each of ``fresh_steps``, and
     with ``fresh`` every step.
 
-    A figure that a step's files do not hold is told when the step is finished, and the later steps run all
-    the same; the error is raised after the last step, when the other figures are written.
+    A figure that a step's files do not hold is reported when the step is finished. The later steps still run,
+    and the error is raised after the last one, when the other figures are written.
 
     Returns:
         the figures under the recipe's ``results``, and ``seconds``, the total time of the steps.
@@ -71,48 +71,48 @@ def run_recipe(
     make_folder(out)
     lock.acquire(out, progress.say)
     try:
-        # Read again, as another process may have finished steps before it gave the folder free.
+        # Read again, as another process may have finished steps before it released the folder.
         record = record_of(recipe, out, fresh, fresh_steps)
-        return _run_steps(recipe, out, progress, _Memory(out / RUN_RECORD, record))
+        return _run_steps(recipe, out, progress, _RunState(out / RUN_RECORD, record))
     finally:
         lock.release(out)
 
 
-def _run_steps(recipe: Recipe, out: Place, progress: Progress, memory: "_Memory") -> dict[str, Any]:
+def _run_steps(recipe: Recipe, out: Place, progress: Progress, state: "_RunState") -> dict[str, Any]:
     """Run the steps of a recipe in ``out``, which this process has locked; returns the figures."""
     from pairsmith.runs import lock, write_json
 
-    memory.save()
+    state.save()
     for number, planned in enumerate(recipe.steps, start=1):
         folder = out / planned.name
         header = f"step {number}/{len(recipe.steps)} · {planned.kind} → {folder}"
         settings = planned.settings(out)
-        earlier = memory.contents([step.name for step in recipe.steps[: number - 1]])
+        earlier = state.contents([step.name for step in recipe.steps[: number - 1]])
         fingerprint = _fingerprint(planned, settings, earlier, recipe.results)
-        if memory.has_finished(planned.name, fingerprint, folder):
+        if state.has_finished(planned.name, fingerprint, folder):
             progress.say(f"{header} · already done")
             continue
         progress.say(header)
         started = time.monotonic()
-        if _reads_run(planned):
-            write_json(out / RESULTS, _figures(recipe, out, memory.record)[0])
+        if RUN_REFERENCE in planned.references():
+            write_json(out / RESULTS, _figures(recipe, out, state.record)[0])
         try:
             with errors_in_other_words(planned.keys()):
-                _run_step(planned, settings, folder, InOtherWords(progress, planned.keys()), memory)
+                _run_step(planned, settings, folder, InOtherWords(progress, planned.keys()), state)
             own = _fingerprint(planned, settings)
             lock.check(out)  # a folder that was moved is not made again
-            memory.finish(
+            state.finish(
                 planned.name, FinishedStep(fingerprint=fingerprint, own=own, content=_content(folder))
             )
-            for fault in _figures(recipe, out, memory.record, only=planned.name)[1]:
+            for fault in _figures(recipe, out, state.record, only=planned.name)[1]:
                 progress.say(fault)
         finally:
             with suppress(StorageError, FolderError):  # so that what ended the step is reported, not this
                 lock.check(out)
-                memory.spend(planned.name, time.monotonic() - started)
-        gc.collect()  # else a trainer's reference cycles would keep memory after the step
+                state.spend(planned.name, time.monotonic() - started)
+        gc.collect()  # else a trainer's reference cycles would keep state after the step
         trim()
-    figures, faults = _figures(recipe, out, memory.record)
+    figures, faults = _figures(recipe, out, state.record)
     write_json(out / RESULTS, figures)
     if faults:
         raise SettingsError("\n".join(faults))
@@ -133,7 +133,7 @@ def closing_lines(recipe: Recipe, out: Place) -> Iterator[str]:
 
 
 def _check_evaluation_data(recipe: Recipe, out: Place) -> None:
-    """Read the data of evaluations that need no earlier rows, so that faults are told before any work."""
+    """Read the data of evaluations that need no earlier rows, so that faults are reported before any work."""
     for planned in recipe.steps:
         if not planned.kind.startswith("evaluate-"):
             continue
@@ -167,13 +167,8 @@ def _figures(
     return figures | {"seconds": round(sum(record.spent.values()), 1)}, faults
 
 
-def _reads_run(planned: PlannedStep) -> bool:
-    """Whether the step reads the folder of the whole run."""
-    return any(text == RUN_REFERENCE for value in planned.values.values() for text in texts_in(value))
-
-
 @dataclass(frozen=True, slots=True)
-class _Memory:
+class _RunState:
     """The record of a recipe's run, which is written to ``file`` whenever it changes."""
 
     file: Place
@@ -216,22 +211,20 @@ class _Memory:
 
 
 def _run_step(
-    planned: PlannedStep, settings: Settings, folder: Place, progress: Progress, memory: _Memory
+    planned: PlannedStep, settings: Settings, folder: Place, progress: Progress, state: _RunState
 ) -> None:
     """Run a step; start it over if it was made from output of earlier steps that has changed since."""
     from pairsmith.runs import Run
 
-    anew = Run(folder, progress, True, lambda: memory.begin(planned.name))
-    if planned.name in memory.record.afresh:
+    anew = Run(folder, progress, True, lambda: state.begin(planned.name))
+    if planned.name in state.record.afresh:
         planned.step.run(settings, anew)
         return
-    done = memory.record.steps.get(planned.name)
+    done = state.record.steps.get(planned.name)
     try:
         planned.step.run(settings, Run(folder, progress))
     except OtherWorkError as error:
-        own = _fingerprint(planned, settings)
-        refers = any(text.startswith("@") for value in planned.values.values() for text in texts_in(value))
-        if done is None or done.own != own or not refers:
+        if done is None or done.own != _fingerprint(planned, settings) or not planned.references():
             raise _for_recipes(error, folder) from None
         progress.say(f"{folder}: the output of earlier steps has changed; this step starts over")
         planned.step.run(settings, anew)

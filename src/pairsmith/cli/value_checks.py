@@ -68,12 +68,12 @@ def _text_faults(value: object, references: Sequence[str], remedy: str = "") -> 
 
 def _missing(value: object) -> Iterator[str]:
     """A message for each text in ``value`` that must name a file or folder, and names none that exists."""
-    from pairsmith.data.sources import check_there
+    from pairsmith.data.sources import check_exists
 
     for text in texts_in(value):
         try:
             if not text.startswith("@"):
-                check_there(text)
+                check_exists(text)
         except (InputError, SettingsError) as error:
             yield str(error)
 

@@ -40,7 +40,7 @@ def read_record(path: Place) -> dict[str, Any]:
     with reaching(path, FolderError):
         try:
             value = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise FolderError(f"{path} cannot be read: {error}") from None
     if not isinstance(value, dict):
         raise FolderError(f"{path} is not a record that pairsmith wrote: it holds no JSON object")

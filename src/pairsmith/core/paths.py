@@ -185,10 +185,23 @@ def inside(folder: Place) -> list[Place]:
 
 
 def files_below(folder: Place) -> dict[str, Place]:
-    """All files below ``folder`` by their relative names, sorted."""
+    """All files below ``folder`` by their relative names, sorted.
+
+    Raises:
+        StorageError: a folder that is not hidden may not be read, so that its files would be left out.
+    """
     if isinstance(folder, Path):
+
+        def refuse(error: OSError) -> None:
+            parts = Path(error.filename).relative_to(folder).parts
+            if isinstance(error, PermissionError) and not any(part.startswith(".") for part in parts):
+                raise StorageError(f"{error.filename} cannot be read: {error.strerror}") from error
+
         files: dict[str, Place] = {
-            path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
+            path.relative_to(folder).as_posix(): path
+            for parent, _, names in os.walk(folder, onerror=refuse)
+            for path in map(Path(parent).joinpath, names)
+            if path.is_file()
         }
         return dict(sorted(files.items()))
     with reaching(folder, StorageError):

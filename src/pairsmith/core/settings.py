@@ -45,7 +45,7 @@ class Settings(BaseModel):
         """The settings that do not identify a run, as JSON: those marked ``BY_CONTENT`` or ``NO_EFFECT``."""
         return self.model_dump(mode="json", include=self._marked("decides_rows"))
 
-    def given(self) -> dict[str, Any]:
+    def not_default(self) -> dict[str, Any]:
         """The settings that decide the result, by name, except those that have their default values.
 
         ``model`` and the settings of ``in_command`` are included unless they are empty.

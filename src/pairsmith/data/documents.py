@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from typing import NamedTuple
 
 from pairsmith.core.errors import InputError
@@ -13,7 +14,7 @@ from pairsmith.data.readers import (
     at_least_one,
     column_text,
     find_column,
-    given_id,
+    own_id,
     text_id,
     type_in_words,
     with_names,
@@ -103,7 +104,7 @@ def _with_summaries(
             summary = _joined(row, summary_name, where) if summary_name else ""
             group = _group(row.get(names[1]), names[1], where) if group_column else ""
             kept = kept_values(row, keep, where) if keep else {}
-            yield Document(text, where, given_id(row, where), summary=summary, group=group, kept=kept)
+            yield Document(text, where, own_id(row, where), summary=summary, group=group, kept=kept)
         else:
             on_blank(where)
 
@@ -131,9 +132,9 @@ def read_titled(
         text = _joined(row, name, where)
         if title_name != name and (title_column or title_name in row):
             title = " ".join(_joined(row, title_name, where).split())
-        own_id = given_id(row, where, "_id" if "_id" in row else "id")
-        part_of = given_id(row, where, "document") if name != "document" else ""
-        yield Document(text, where, own_id, title, part_of=part_of)
+        document_id = own_id(row, where, "_id" if "_id" in row else "id")
+        part_of = own_id(row, where, "document") if name != "document" else ""
+        yield Document(text, where, document_id, title, part_of=part_of)
 
 
 def with_title(title: str, text: str) -> str:
@@ -164,7 +165,7 @@ def _group(value: object, name: str, where: str) -> str:
             text = value.strip()
             day = _TIMESTAMP.match(text)
             return day[0] if day else text
-        case int() | float():
+        case int() | float() | Decimal():
             return str(value)
     raise InputError(
         f"{where}: column {name!r} holds {type_in_words(value)}; a group has to be text, a number or a date"

@@ -66,7 +66,7 @@ def read_examples(source: str, kind: ExampleKind) -> list[Example]:
 def all_examples(source: str, kind: ExampleKind) -> list[Example]:
     """The examples of ``read_examples`` with duplicates."""
     opening = open_questions if kind == "reading" else open_source
-    return _all_items(source, opening, lambda opened: each_example(opened, kind))
+    return _all_items(source, opening, lambda opened: iter_examples(opened, kind))
 
 
 def all_questions(source: str, *, unanswered: bool = False) -> list[Question]:
@@ -107,7 +107,7 @@ def _all_items(
         raise InputError(f"{len(faults):,} of {len(rows):,} rows have a fault:\n{lines}{more}") from None
 
 
-def each_example(source: str | Source, kind: ExampleKind) -> Iterator[Example]:
+def iter_examples(source: str | Source, kind: ExampleKind) -> Iterator[Example]:
     """The examples of ``read_examples``, one at a time and with duplicates."""
     if kind == "reading":
         for question in read_questions(source):

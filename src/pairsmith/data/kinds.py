@@ -11,17 +11,10 @@ from pairsmith.core.paths import place
 from pairsmith.data.documents import DOCUMENT, read_documents
 from pairsmith.data.filters import NO_ANSWER
 from pairsmith.data.labelled_rows import row_value
-from pairsmith.data.readers import filled_text, given_id, parse_score, text_id
+from pairsmith.data.readers import filled_text, own_id, parse_score, text_id
 from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, NEGATIVES, SCORED_PAIR, text_schema
 from pairsmith.data.sources import Source, open_source
-from pairsmith.data.squad import (
-    QUESTION,
-    official,
-    one_a_row,
-    open_questions,
-    read_questions,
-    to_question_table,
-)
+from pairsmith.data.squad import QUESTION, official, one_a_row, open_questions, read_questions
 
 Row = Mapping[str, Any]
 INPUT_AND_OUTPUT = text_schema("id", "input", "output")
@@ -123,8 +116,7 @@ def _of_pairs(kind: RowKind, target: RowKind, others: Row) -> RowKind:
 
 
 def _questions(source: str | Source) -> Iterator[Row]:
-    for question in read_questions(source, unanswered=True):
-        yield to_question_table([question]).to_pylist()[0]
+    return (question.columns() for question in read_questions(source, unanswered=True))
 
 
 def _documents(source: str | Source) -> Iterator[Row]:
@@ -138,7 +130,7 @@ def _plain(schema: pa.Schema) -> Callable[[str | Source], Iterator[Row]]:
     def read(source: str | Source) -> Iterator[Row]:
         for number, (where, row) in enumerate(open_source(source).rows(), start=1):
             values = {column: row_value(row, column, where) for column in schema.names[1:]}
-            yield {"id": given_id(row, where) or str(number), **values}
+            yield {"id": own_id(row, where) or str(number), **values}
 
     return read
 
@@ -153,16 +145,16 @@ def _negatives(source: str | Source) -> Iterator[Row]:
         negatives = [filled_text({"negatives": text}, "negatives", where) for text in texts]
         scores, ids = (_as_many(row, name, len(negatives), where) for name in ("scores", "negative_ids"))
         yield {
-            "id": given_id(row, where) or str(number),
+            "id": own_id(row, where) or str(number),
             "query": query,
             "positive": positive,
             "negatives": negatives,
             "score": None if row.get("score") is None else parse_score(row["score"], where),
             "scores": None if scores is None else [parse_score(score, where) for score in scores],
-            "query_id": given_id(row, where, "query_id") or text_id(query),
-            "positive_id": given_id(row, where, "positive_id") or text_id(positive),
+            "query_id": own_id(row, where, "query_id") or text_id(query),
+            "positive_id": own_id(row, where, "positive_id") or text_id(positive),
             "negative_ids": [
-                given_id({"negative_ids": name}, where, "negative_ids") or text_id(text)
+                own_id({"negative_ids": name}, where, "negative_ids") or text_id(text)
                 for name, text in zip(ids or [None] * len(negatives), negatives, strict=True)
             ],
         }

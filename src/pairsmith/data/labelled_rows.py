@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.labelled_texts import read_label
-from pairsmith.data.readers import column_text, filled_text, given_id, parse_score, text_id
+from pairsmith.data.readers import column_text, filled_text, own_id, parse_score, text_id
 from pairsmith.data.schemas import (
     LABELLED_PAIR,
     LABELLED_TEXT,
@@ -58,7 +58,7 @@ def _rows(schema: pa.Schema, kind: type[Any], rows: Iterator[tuple[str, Columns]
     for where, row in rows:
         # A blank second text, or a blank text alone, is left to the filters, which make a reject of it.
         values = [row_value(row, name, where, blank=name != "sentence1") for name in names]
-        name = given_id(row, where) or text_id("\n".join(map(str, values)))
+        name = own_id(row, where) or text_id("\n".join(map(str, values)))
         unique = name
         while unique in used or not seen[name]:
             seen[name] += 1

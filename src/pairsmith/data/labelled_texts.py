@@ -4,16 +4,17 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.data.kept_columns import value_as_text
-from pairsmith.data.readers import TEXT_COLUMNS, at_least_one, column_text, given_id, pick_column, with_names
+from pairsmith.data.readers import TEXT_COLUMNS, at_least_one, column_text, own_id, pick_column, with_names
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.tasks.spec import label_text
 
 _WHOLE = re.compile(r"-?\d+\.0+")
-LABELLED_TEXTS = (*TEXT_COLUMNS, "review", "content")
+LABELLED_TEXT_COLUMNS = (*TEXT_COLUMNS, "review", "content")
 _LABELS = ("label", "sentiment", "category", "class")
 _NAME_TEXTS = "name the one with the texts with --text-column"
 _NAME_LABELS = "name the one with the labels with --label-column"
@@ -35,7 +36,7 @@ def read_labelled_texts(
 
     Args:
         source: as for ``read_texts``; a file needs a header.
-        text_column: the column with the texts; by default the first of ``LABELLED_TEXTS`` that exists.
+        text_column: the column with the texts; by default the first of ``LABELLED_TEXT_COLUMNS`` that exists.
         label_column: the column with the labels; by default the first of ``_LABELS`` that exists.
     """
     opened = open_source(source)
@@ -43,7 +44,9 @@ def read_labelled_texts(
     names: tuple[str, str] | None = None
     for where, row in opened.rows():
         names = names or (
-            pick_column(row, [text_column] if text_column else LABELLED_TEXTS, opened.name, _NAME_TEXTS),
+            pick_column(
+                row, [text_column] if text_column else LABELLED_TEXT_COLUMNS, opened.name, _NAME_TEXTS
+            ),
             pick_column(row, [label_column] if label_column else _LABELS, opened.name, _NAME_LABELS),
         )
         label = read_label(row, names[1], where)
@@ -75,13 +78,13 @@ def read_text_rows(source: str, text_column: str | None = None) -> Iterator[Text
     ``source`` is as for ``read_texts``, ``text_column`` as for ``read_labelled_texts``.
     """
     opened = open_source(source)
-    columns = [text_column] if text_column else LABELLED_TEXTS
+    columns = [text_column] if text_column else LABELLED_TEXT_COLUMNS
     rows = at_least_one(with_names(opened, columns, remedy=_NAME_TEXTS), f"{opened.name} holds no texts")
     for where, row, (name,) in rows:
         others = {
             key: value_as_text(value, key, where) for key, value in row.items() if key not in (name, "id")
         }
-        yield TextRow(given_id(row, where), column_text(row, name, where), others)
+        yield TextRow(own_id(row, where), column_text(row, name, where), others)
 
 
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:
@@ -120,6 +123,8 @@ def label_name(text: str) -> str:
 def read_label(row: Columns, name: str, where: str) -> str:
     """A row's label. A whole number is read without decimal places, 1.0 as ``1``, also if it is text."""
     value: Any = row.get(name)
+    if isinstance(value, Decimal):
+        value = float(value)
     label = ""
     if isinstance(value, str):
         label = label_name(column_text(row, name, where))

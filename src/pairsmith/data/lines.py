@@ -4,6 +4,7 @@ A line ends with ``\\n`` or ``\\r\\n``; in a file without any ``\\n``, as old Ma
 ``\\r``. Nothing else divides a text: not U+2028, not a form feed, and not a ``\\r`` in a file with ``\\n``.
 """
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -13,6 +14,14 @@ from typing import IO, cast
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, reaching
 from pairsmith.data.signatures import refuse_other_format
+
+_WIDE_MARKS = (
+    (codecs.BOM_UTF32_LE, 32),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, 32),
+    (codecs.BOM_UTF16_LE, 16),
+    (codecs.BOM_UTF16_BE, 16),
+)
+"""The byte order marks of encodings that are not read, and the bits of a character in these encodings."""
 
 
 def read_lines(path: Place) -> Iterator[tuple[int, str]]:
@@ -53,10 +62,10 @@ def _divided(stream: IO[bytes]) -> Iterator[bytes]:
 def _decode(raw: bytes, path: Place, number: int) -> str:
     """The text of line ``number``, without line end and BOM; an ``InputError`` if it is not UTF-8 text."""
     if number == 1:
-        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        if bits := next((bits for mark, bits in _WIDE_MARKS if raw.startswith(mark)), 0):
             raise InputError(
-                f"{path} is UTF-16 text; "
-                f"re-save it as UTF-8 (e.g. iconv -f utf-16 -t utf-8 {display_name(path)} > new)"
+                f"{path} is UTF-{bits} text; "
+                f"re-save it as UTF-8 (e.g. iconv -f utf-{bits} -t utf-8 {display_name(path)} > new)"
             )
         raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:

@@ -12,7 +12,7 @@ import numpy as np
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place, reaching, size_of
 from pairsmith.data.lines import read_lines
-from pairsmith.data.readers import at_least_one, find_column, given_id, two_texts, with_names
+from pairsmith.data.readers import at_least_one, find_column, own_id, two_texts, with_names
 from pairsmith.data.sources import Columns, Source, data_suffix, open_source, open_table
 from pairsmith.data.text.words import terms
 
@@ -20,7 +20,7 @@ _FIRST = ("sentence1", "question1", "#1 String", "text1")
 _SECOND = ("sentence2", "question2", "#2 String", "text2")
 LABELS = ("label", "is_duplicate", "Quality")
 """Names of the column that says whether the two texts of a pair are paraphrases."""
-_NEAR = 50
+_CANDIDATES = 50
 """A negative is drawn from this many texts, the most similar ones."""
 _AT_ONCE = 100
 """Number of texts that are compared with all others in one matrix product."""
@@ -45,7 +45,7 @@ def read_paraphrases(source: str | Place) -> Iterator[Paraphrase]:
 
     ``source`` is as for ``read_texts``, or one of MRPC's text files, which are recognised by their header.
     The columns of the texts are the first that exist of ``_FIRST`` and ``_SECOND``, such as sentence1 and
-    sentence2, or question1 and question2; that of the labels is the first of ``_LABELS``.
+    sentence2, or question1 and question2; that of the labels is the first of ``LABELS``.
     """
     path = place(source)
     opened = open_table(path) if _is_table(path) else open_source(source)
@@ -69,7 +69,7 @@ def _paraphrases(source: Source) -> Iterator[Paraphrase]:
             label = find_column(row, LABELS)
         texts = two_texts(row, names, where)
         is_paraphrase = None if label is None else _label(row, label, where)
-        yield Paraphrase(*texts, is_paraphrase, given_id(row, where))
+        yield Paraphrase(*texts, is_paraphrase, own_id(row, where))
 
 
 def _label(row: Columns, name: str, where: str) -> bool:
@@ -110,8 +110,8 @@ def paraphrase_pairs(source: str, seed: int) -> tuple[list[Paraphrase], str]:
 def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
     """The pairs, labelled as paraphrases, followed by one sampled negative for each pair.
 
-    Each first text is paired with the second text of another pair, drawn from the ``_NEAR`` second texts
-    with the largest tf-idf cosine, so that not every negative is easy. Some sampled negatives may be
+    Each first text is paired with the second text of another pair, drawn from the ``_CANDIDATES`` second
+    texts with the largest tf-idf cosine, so that not every negative is easy. Some sampled negatives may be
     paraphrases in fact, so figures on them must be reported as figures on sampled negatives.
 
     Args:
@@ -130,9 +130,11 @@ def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
     negatives = []
     for top in range(0, len(pairs), _AT_ONCE):
         ranked = np.argsort(-(a[top : top + _AT_ONCE] @ b.T).toarray(), axis=1, kind="stable")
-        for first, order in zip(firsts[top : top + _AT_ONCE], ranked[:, : 2 * _NEAR], strict=True):
+        for first, order in zip(firsts[top : top + _AT_ONCE], ranked[:, : 2 * _CANDIDATES], strict=True):
             paraphrases = paraphrases_of[first]
-            candidates = [seconds[index] for index in order if seconds[index] not in paraphrases][:_NEAR]
+            candidates = [seconds[index] for index in order if seconds[index] not in paraphrases][
+                :_CANDIDATES
+            ]
             if not candidates:
                 raise InputError(
                     f"there are too few texts to find one that is not a paraphrase of {first[:60]!r}; "

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pairsmith.data.documents import with_title
 from pairsmith.data.query_columns import column_texts, pick_pair
-from pairsmith.data.readers import column_text, given_id
+from pairsmith.data.readers import column_text, own_id
 from pairsmith.data.sources import open_source
 
 _NAME_COLUMNS = "name the columns with the texts with --query-column and --positive-column"
@@ -39,7 +39,7 @@ def read_query_pairs(
                 row, opened.name, query=query_column, positive=positive_column, remedy=_NAME_COLUMNS
             )
             names = *both, next((name for name in ID_COLUMNS if name in row), None)
-        query_id = given_id(row, where, names[2]) if names[2] else ""
+        query_id = own_id(row, where, names[2]) if names[2] else ""
         title = row.get("title")
         for text in column_texts(row, names[1], where):
             titled = with_title(title, text) if isinstance(title, str) and text else text

@@ -8,7 +8,7 @@ from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS, RetrievalSet, in_be
 from pairsmith.data.chunk_rows import read_passages
 from pairsmith.data.documents import Document
 from pairsmith.data.query_columns import QUERIES_ALONE, column_texts, positive_column
-from pairsmith.data.readers import column_text, given_id, text_id, with_names
+from pairsmith.data.readers import column_text, own_id, text_id, with_names
 from pairsmith.data.sources import open_source
 
 
@@ -57,7 +57,7 @@ def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
         column = positive_column(row, name)
         if not query:
             raise InputError(f"{where}: {name} is blank; give a query or drop the row")
-        chunk_id = given_id(row, where, "chunk")
+        chunk_id = own_id(row, where, "chunk")
         for text in column_texts(row, column, where) if column and chunk_id not in documents else [""]:
             relevant = chunk_id if chunk_id in documents else id_of_text.get(text, chunk_id or text_id(text))
             if relevant in relevance[text_id(query)]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, place
 from pairsmith.data.kept_columns import kept_values
-from pairsmith.data.readers import column_text, pick_columns, row_id
+from pairsmith.data.readers import column_text, pick_columns, refuse_half_characters, row_id
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns
 from pairsmith.data.squad import (
@@ -197,11 +197,13 @@ def generated_questions_in(
         if not column_text(row, context_name, where) or not question:
             raise InputError(f"{where}: the question or its context is blank; fill it in or drop the row")
         answer = _answer(row, "answers", context, where)
+        written = str(row.get("written") or (context[slice(*answer)] if answer else ""))
+        refuse_half_characters(written, "written", where)
         yield GeneratedQuestion(
             row_id(row, question + context, where),
             context,
             question,
-            str(row.get("written") or (context[slice(*answer)] if answer else "")),
+            written,
             answer,
             _generated_span(row, answer, context, where),
             _distribution(row, "starts", context, where),

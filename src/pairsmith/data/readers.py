@@ -6,6 +6,7 @@ For the file formats, see ``sources``.
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -240,7 +241,7 @@ def refuse_half_characters(text: str, name: str, where: str) -> None:
         ) from None
 
 
-def given_id(row: Columns, where: str, name: str = "id") -> str:
+def own_id(row: Columns, where: str, name: str = "id") -> str:
     """The id in column ``name``; a number is returned as text; empty if the row has no id."""
     value = row.get(name)
     if isinstance(value, str):
@@ -250,13 +251,13 @@ def given_id(row: Columns, where: str, name: str = "id") -> str:
 
 def row_id(row: Columns, text: str, where: str) -> str:
     """The id in the column ``id`` or, if the row has none, the id of ``text``."""
-    return given_id(row, where) or text_id(text)
+    return own_id(row, where) or text_id(text)
 
 
 def parse_score(value: object, where: str) -> float:
     """``value``, a number or its text, as a finite number; an ``InputError`` if it is anything else."""
     try:
-        number = float(value) if isinstance(value, str | int | float) else math.nan
+        number = float(value) if isinstance(value, str | int | float | Decimal) else math.nan
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
@@ -268,5 +269,8 @@ def parse_score(value: object, where: str) -> float:
 
 def type_in_words(value: Any) -> str:
     """The type of a value in words, for messages, such as ``a number``."""
-    names = {bool: "true/false", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    names = {
+        bool: "true/false", int: "a number", float: "a number", Decimal: "a number", list: "a list",
+        dict: "an object", bytes: "bytes", type(None): "null",
+    }  # fmt: skip
     return names.get(type(value), f"a {type(value).__name__}")

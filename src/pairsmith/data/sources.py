@@ -127,7 +127,7 @@ def missing(path: Place) -> InputError:
     return InputError(f"{path} does not exist{nearby(path) or '; check the path'}{instead}")
 
 
-def check_there(source: str) -> None:
+def check_exists(source: str) -> None:
     """Raise an ``InputError`` if ``source`` names a local file or folder that does not exist.
 
     Sources are opened later. This earlier check reports a wrong name before the step has spent seconds on
@@ -189,7 +189,9 @@ def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
                 f"{where}: a JSON array; one object per line is expected (e.g. jq -c '.[]' {name})"
             )
         try:
-            value = json.loads(line)
+            value = _JSON.decode(line)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise InputError(f"{where}: not JSON ({error}); each line has to be one JSON object") from None
         if isinstance(value, str):
@@ -200,6 +202,17 @@ def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
         if value.keys() == {"header"} and isinstance(value["header"], dict):
             continue
         yield where, value
+
+
+def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object from its names and values; an ``InputError`` if a name occurs twice."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        _refuse_repeated_names([name for name, _ in pairs], "a JSON object")
+    return value
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_json_object)
 
 
 def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:

@@ -133,19 +133,22 @@ def folder_files(path: Place) -> list[Place]:
     """
     manifest = path / MANIFEST
     listed: set[str] = set()
-    if size_of(manifest) is not None:
-        try:
-            record = json.loads(manifest.read_text(encoding="utf-8"))
-            complete = record.get("complete")
-            listed = {file["path"] for shard in record.get("shards", ()) for file in shard["files"]}
-        except (OSError, ValueError, AttributeError, KeyError, TypeError):
-            raise InputError(
-                f"{manifest} cannot be read; if pairsmith wrote it, rerun the command that writes the "
-                "folder, which restores it"
-            ) from None
-        if not complete:
-            raise InputError(f"{path} is unfinished; rerun the command that writes it, and it will continue")
-    paths = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
+    with reaching(path, InputError):
+        if size_of(manifest) is not None:
+            try:
+                record = json.loads(manifest.read_text(encoding="utf-8"))
+                complete = record.get("complete")
+                listed = {file["path"] for shard in record.get("shards", ()) for file in shard["files"]}
+            except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
+                raise InputError(
+                    f"{manifest} cannot be read; if pairsmith wrote it, rerun the command that writes the "
+                    "folder, which restores it"
+                ) from None
+            if not complete:
+                raise InputError(
+                    f"{path} is unfinished; rerun the command that writes it, and it will continue"
+                )
+        paths = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
     files = sorted(paths, key=lambda file: file.name)
     lost = {name for name in listed if name.startswith("data/")} - {f"data/{file.name}" for file in files}
     if lost:

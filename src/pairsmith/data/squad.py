@@ -21,7 +21,7 @@ import pyarrow as pa
 from pairsmith.core.errors import InputError, redacted
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.lines import read_lines
-from pairsmith.data.readers import column_text, filled_text, pick_columns, row_id
+from pairsmith.data.readers import column_text, filled_text, pick_columns, refuse_half_characters, row_id
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, Source, data_suffix, open_source
 
@@ -53,6 +53,19 @@ class Question:
     question: str
     answers: tuple[Answer, ...]
     wordings: tuple[str, ...] = ()
+
+    def columns(self) -> dict[str, Any]:
+        """The question as a row of the schema ``QUESTION``."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "context": self.context,
+            "question": self.question,
+            "answers": {
+                "text": [answer.text for answer in self.answers],
+                "answer_start": [answer.start for answer in self.answers],
+            },
+        }
 
     @property
     def golds(self) -> tuple[str, ...]:
@@ -111,24 +124,6 @@ def official(path: Place) -> Source | None:
     return _nested(path) if is_file else None
 
 
-def to_question_table(questions: Iterable[Question]) -> pa.Table:
-    """``questions`` as an Arrow table of the schema ``QUESTION``."""
-    rows = [
-        {
-            "id": question.id,
-            "title": question.title,
-            "context": question.context,
-            "question": question.question,
-            "answers": {
-                "text": [answer.text for answer in question.answers],
-                "answer_start": [answer.start for answer in question.answers],
-            },
-        }
-        for question in questions
-    ]
-    return pa.Table.from_pylist(rows, schema=QUESTION)
-
-
 def question_column(row: Columns) -> str:
     """The name of the column with the questions: ``question``, or ``input`` in mined rows."""
     return "question" if "question" in row or "input" not in row else "input"
@@ -160,6 +155,8 @@ def _question(row: Columns, names: Sequence[str], where: str) -> Question:
     context = str(row[names[0]])  # not stripped, as the offsets of answers count white space at its beginning
     question = filled_text(row, names[1], where)
     answers = () if row.get("is_impossible") is True else _answers(row, names[2], where, context)
+    for wording in row.get(WORDINGS) or ():
+        refuse_half_characters(wording, names[2], where)
     title = column_text(row, "title", where) if isinstance(row.get("title"), str) else ""
     return Question(
         id=row_id(row, question + context, where),
@@ -300,7 +297,7 @@ def _mrqa_row(question: Any, context: str, where: str) -> dict[str, Any]:
             "answers": {"text": texts, "answer_start": starts},
             WORDINGS: _texts(question.get("answers") or []),
         }
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InputError(
             f"{where}: a question with detected_answers and their char_spans is expected, as MRQA has them "
             f"({type(error).__name__}: {error})"

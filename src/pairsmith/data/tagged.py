@@ -11,7 +11,7 @@ from typing import Any
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.lines import read_lines
-from pairsmith.data.readers import at_least_one, pick_columns
+from pairsmith.data.readers import at_least_one, pick_columns, refuse_half_characters, type_in_words
 from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, missing, open_parquet, open_source
 from pairsmith.data.splits import folder_files, split_files, split_of
 
@@ -120,12 +120,22 @@ def _rows(source: str | Place, hub: bool) -> _Lines:
                 f"{where}: {names[0]} and {names[1]} have to be lists, of words and of their tags"
             )
         if words:
-            yield where, [str(word) for word in words], [_tag_name(tag, class_names) for tag in tags]
+            tag_names = [_tag_name(tag, class_names or ()) for tag in tags]
+            yield where, _as_texts(words, names[0], where), _as_texts(tag_names, names[1], where)
 
 
-def _tag_name(tag: Any, class_names: Sequence[str] | None) -> str:
-    is_number = class_names is not None and isinstance(tag, int) and 0 <= tag < len(class_names)
-    return class_names[tag] if class_names is not None and is_number else str(tag)
+def _tag_name(tag: Any, class_names: Sequence[str]) -> Any:
+    """The name of the class with this number; other tags are unchanged."""
+    return class_names[tag] if isinstance(tag, int) and 0 <= tag < len(class_names) else tag
+
+
+def _as_texts(items: Sequence[Any], name: str, where: str) -> list[str]:
+    """Words or tags, which may be numbers, as texts; an ``InputError`` if one is anything else."""
+    for item in items:
+        if not isinstance(item, str | int | float):
+            raise InputError(f"{where}: {name} holds {type_in_words(item)} in place of a text")
+        refuse_half_characters(str(item), name, where)
+    return [str(item) for item in items]
 
 
 def _parquet_class_names(source: str, column: str) -> Sequence[str] | None:

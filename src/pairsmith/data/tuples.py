@@ -14,7 +14,7 @@ from typing import Any
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import with_title
 from pairsmith.data.query_columns import column_texts, pick_pair
-from pairsmith.data.readers import at_least_one, column_text
+from pairsmith.data.readers import at_least_one, column_text, two_texts
 from pairsmith.data.sources import Columns, Source, open_source
 
 _SCORES = ("scores", "score", "label")
@@ -58,11 +58,8 @@ def _examples(source: Source, scored: bool) -> Iterator[RetrievalExample]:
 def _example(
     row: Columns, where: str, names: tuple[str, str], positive: str, scored: bool
 ) -> RetrievalExample:
-    query, title = column_text(row, names[0], where), row.get("title")
-    if not query or not positive:
-        blank = names[1] if query else names[0]
-        raise InputError(f"{where}: {blank} is blank; give both texts or drop the row")
-    negatives = _negatives(row, where)
+    query, positive = two_texts({**row, names[1]: positive}, names, where)
+    title, negatives = row.get("title"), _negatives(row, where)
     kept = [number for number, text in enumerate(negatives) if text]
     if scored and not kept:
         raise InputError(

@@ -68,7 +68,7 @@ def mean_f1(predictions: Sequence[str], golds: Sequence[Sequence[str]]) -> float
     for number, answers in enumerate(golds, start=1):
         if not answers:
             raise InputError(f"question {number} of {len(golds)} has no gold answer; drop it first")
-    return 100.0 * sum(f1(*both) for both in zip(predictions, golds, strict=True)) / len(golds)
+    return 100.0 * sum(f1(*pair) for pair in zip(predictions, golds, strict=True)) / len(golds)
 
 
 def _check(golds: Sequence[str]) -> None:

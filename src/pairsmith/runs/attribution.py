@@ -87,7 +87,7 @@ def model_display_name(name: str | Place) -> str:
 def displayed_options(settings: Settings) -> str:
     """The options that repeat a step, for its card: files, folders and servers by their display names."""
     words = []
-    for name, value in settings.given().items():
+    for name, value in settings.not_default().items():
         option = option_name(name)
         if value is None:  # in place of a default
             words += [option, "null"]

@@ -44,9 +44,9 @@ from pairsmith.steps.training.settings import (
 
 def _check_folder(source: str) -> None:
     """Raise an error if a folder does not exist."""
-    from pairsmith.data.sources import check_there  # imported here, as it takes a second
+    from pairsmith.data.sources import check_exists  # imported here, as it takes a second
 
-    check_there(source)
+    check_exists(source)
 
 
 STEPS: StepTable = {

@@ -23,11 +23,8 @@ def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
         by_name[label["name"]] = _meaning(str(label["instruction"])) + others
     meanings = {label_text(name): meaning for name, meaning in by_name.items()}
     smoothing = settings.get("smoothing")
-    if (
-        isinstance(smoothing, int | float)
-        and by_name
-        and all(isinstance(name, int | float) for name in by_name)
-    ):
+    numeric = all(isinstance(name, int | float) for name in by_name)
+    if by_name and numeric and isinstance(smoothing, int | float):
         mean = fmean(by_name)
         # The smoothed scores, computed and rounded as ``smooth`` of the training set does.
         smoothed = {round((1 - smoothing) * name + smoothing * mean, 12): by_name[name] for name in by_name}

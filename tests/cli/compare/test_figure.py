@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from pairsmith.cli.app import main
-from pairsmith.cli.compare.file import Measured
+from pairsmith.cli.compare.file import EvaluationEntry
 from pairsmith.cli.compare.route import check_figure
 from pairsmith.cli.expansion import expanded_steps
 from pairsmith.cli.steps import STEPS
@@ -72,9 +72,9 @@ def test_every_number_that_an_evaluation_gives_is_listed(step):
     figures = list(numbers_in(RESULTS[step]))
     assert figures
     for figure in figures:
-        check_figure(Measured(step=step, figure=figure, settings={"data": "@rows"}))
+        check_figure(EvaluationEntry(step=step, figure=figure, settings={"data": "@rows"}))
     with pytest.raises(SettingsError, match=f"{step} gives no number 'f1.wrong'"):
-        check_figure(Measured(step=step, figure="f1.wrong", settings={"data": "@rows"}))
+        check_figure(EvaluationEntry(step=step, figure="f1.wrong", settings={"data": "@rows"}))
 
 
 @pytest.mark.parametrize("file", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -86,16 +86,16 @@ def test_the_figures_of_shipped_recipes_are_listed(file):
     sources = [source.split("/", 1) for source in data.get("results", {}).values() if "/" in source]
     for kind, figure in [*named, *((kinds[step], figure) for step, figure in sources)]:
         if kind.startswith("evaluate-") and not figure.startswith("against."):
-            check_figure(Measured(step=kind, figure=figure, settings={"data": "@rows"}))
+            check_figure(EvaluationEntry(step=kind, figure=figure, settings={"data": "@rows"}))
 
 
 def test_the_figures_of_shipped_comparisons_are_listed():
     for file in sorted((RECIPES / "comparisons").glob("*.yaml")):
         measure = yaml.safe_load(file.read_text())["measure"]
         settings = {"data": "@rows"}  # the names of test sets are not read
-        check_figure(Measured(step=measure["step"], figure=measure["figure"], settings=settings))
+        check_figure(EvaluationEntry(step=measure["step"], figure=measure["figure"], settings=settings))
         with pytest.raises(SettingsError, match="gives no number 'none'"):
-            check_figure(Measured(step=measure["step"], figure="none", settings=settings))
+            check_figure(EvaluationEntry(step=measure["step"], figure="none", settings=settings))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ measure: {{step: evaluate-sts, figure: {figure}, settings: {{data: ./graded.tsv}
 
 
 def test_the_names_of_test_sets_that_a_step_makes_are_not_read():
-    check_figure(Measured(step="evaluate-sts", figure="graded.all", settings={"data": "@graded"}))
+    check_figure(EvaluationEntry(step="evaluate-sts", figure="graded.all", settings={"data": "@graded"}))
 
 
 def test_without_data_none_are_read_from_the_current_folder(tmp_path, monkeypatch):
@@ -136,14 +136,16 @@ def test_without_data_none_are_read_from_the_current_folder(tmp_path, monkeypatc
     line = "main-captions\tMSRvid\t2012test\t0001\t2.5\tA girl sings.\tA girl hums.\n"
     (tmp_path / "stsb" / "sts-test.csv").write_text(line * 3)
     monkeypatch.chdir(tmp_path)
-    check_figure(Measured(step="evaluate-sts", figure="graded.all"))  # that there are no data is told later
+    check_figure(
+        EvaluationEntry(step="evaluate-sts", figure="graded.all")
+    )  # that there are no data is told later
     with pytest.raises(SettingsError, match=r"known: stsb\.all"):
-        check_figure(Measured(step="evaluate-sts", figure="graded.all", settings={"data": "."}))
+        check_figure(EvaluationEntry(step="evaluate-sts", figure="graded.all", settings={"data": "."}))
 
 
 def test_differences_from_an_earlier_evaluation_are_figures_only_with_against():
     settings = {"data": "@rows", "against": "@before"}
-    check_figure(Measured(step="evaluate-qa", figure="against.f1.change", settings=settings))
+    check_figure(EvaluationEntry(step="evaluate-qa", figure="against.f1.change", settings=settings))
     for figure, given in (("against.f1", {"data": "@rows"}), ("f1.wrong", settings)):
         with pytest.raises(SettingsError, match=f"gives no number '{figure}'"):
-            check_figure(Measured(step="evaluate-qa", figure=figure, settings=given))
+            check_figure(EvaluationEntry(step="evaluate-qa", figure=figure, settings=given))

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairsmith.core.errors import InputError, MissingExtra
+from pairsmith.core.errors import InputError, MissingExtra, StorageError
 from pairsmith.data.files import reading
 from pairsmith.data.files.folders import printable_name, written_by_pairsmith
 from pairsmith.data.files.parsed import DocumentFault, Unreadable
@@ -82,6 +83,24 @@ def test_any_name_can_be_shown_and_an_ordinary_one_stays(name):
 def test_bytes_of_a_name_are_escaped():
     assert printable_name(os.fsdecode(b"caf\xe9.txt")) == "caf\\xe9.txt"
     assert printable_name("half \ud83d.txt") == "half \\ud83d.txt"
+
+
+def test_a_folder_without_read_permission_is_told(tmp_path, monkeypatch):
+    for name in ("a.txt", "closed/b.txt", ".hidden/c.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text")
+    closed, scandir = {tmp_path / ".hidden"}, os.scandir
+
+    def refused(folder):
+        if Path(folder) in closed:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    assert [document.name for document in source_documents([str(tmp_path)])] == ["a.txt", "closed/b.txt"]
+    closed.add(tmp_path / "closed")
+    with pytest.raises(StorageError, match="closed cannot be read: Permission denied"):
+        list(source_documents([str(tmp_path)]))
 
 
 def test_a_folder_with_the_manifest_of_a_web_app_is_one_of_documents(tmp_path):

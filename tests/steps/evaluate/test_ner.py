@@ -275,6 +275,13 @@ def test_rows_of_tokens_and_tags(tmp_path):
             "rows.jsonl:1: the tag '1' is not a BIO tag .*; write the names of tags",
         ),
         ({"words": "A man", "tags": ["O"]}, "have to be lists"),
+        ({"words": ["A", None], "tags": ["O", "O"]}, "rows.jsonl:1: words holds null in place of a text"),
+        (
+            {"words": ["A", ["man"]], "tags": ["O", "O"]},
+            "rows.jsonl:1: words holds a list in place of a text",
+        ),
+        ({"words": ["A", "\ud800"], "tags": ["O", "O"]}, "column 'words' holds half a character"),
+        ({"words": ["A"], "tags": ["B-\ud800"]}, "column 'tags' holds half a character"),
         ({"words": ["A"], "tags": ["O", "O"]}, "1 words and 2 tags"),
         ({"text": "A man"}, "lacks the columns tokens or words"),
         ({"tokens": ["A"]}, "columns ner_tags, tags, ner; rename the column that holds them to one of these"),

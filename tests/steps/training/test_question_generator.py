@@ -20,7 +20,7 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.model_names import resolve_model
 from pairsmith.core.progress import Silent
 from pairsmith.data.examples import Example
-from pairsmith.data.squad import read_questions, to_question_table
+from pairsmith.data.squad import QUESTION, read_questions
 from pairsmith.data.text.instructed import ANSWER_CUE, QUESTION_CUE, instructed_prompt
 from pairsmith.methods.quip.generator_training import (
     CausalWriter,
@@ -368,7 +368,7 @@ def test_a_plan_looks_at_validation_questions_of_an_earlier_step_too(data, monke
             looked.append(len(unseen)) or whole(examples, unseen, *rest, **named)
         ),
     )
-    sample = to_question_table(list(read_questions(data)))
+    sample = pa.Table.from_pylist([question.columns() for question in read_questions(data)], schema=QUESTION)
     earlier = {"@unseen": Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 2}, sample=sample)}
     planned("train-asker", settings(data, validation="@unseen"), earlier)
     assert max(looked) == 2

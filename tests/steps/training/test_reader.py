@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
 import pytest
 import torch
 from pydantic import ValidationError
@@ -14,7 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.squad import Answer, Question, read_questions, to_question_table
+from pairsmith.data.squad import QUESTION, Answer, Question, read_questions
 from pairsmith.methods.mining import reader as module
 from pairsmith.methods.mining.options import ReaderOptions
 from pairsmith.methods.mining.question_store import QuestionWithSpans, span_of
@@ -55,6 +56,10 @@ def question(wording, context, *answers, number=0):
 
 
 QUESTIONS = [question(*fact, number=number) for number, fact in enumerate(FACTS)]
+
+
+def question_table():
+    return pa.Table.from_pylist([question.columns() for question in QUESTIONS], schema=QUESTION)
 
 
 def write(path, questions, column="question"):
@@ -592,8 +597,8 @@ def test_a_plan_counts_what_is_learned_and_not_what_is_measured_on(tiny_bert, mo
         return real(self, examples)
 
     monkeypatch.setattr(TrainTeacherSettings, "steps_of", steps_of)
-    many = Estimate(1.0, 1, 1, {"train": 100_000}, sample=to_question_table(QUESTIONS))
-    few = Estimate(1.0, 1, 1, {"train": 50}, sample=to_question_table(QUESTIONS))
+    many = Estimate(1.0, 1, 1, {"train": 100_000}, sample=question_table())
+    few = Estimate(1.0, 1, 1, {"train": 50}, sample=question_table())
     given = TrainTeacherSettings(
         base=str(tiny_bert), data=["@few", "@few"], validation="@many", max_length=32, device="cpu"
     )
@@ -602,7 +607,7 @@ def test_a_plan_counts_what_is_learned_and_not_what_is_measured_on(tiny_bert, mo
 
 
 def test_a_plan_trains_on_what_an_earlier_step_would_make(tiny_bert):
-    sample = to_question_table(QUESTIONS)
+    sample = question_table()
     mixed = Estimate(seconds=1.0, memory=1, disk=1, rows={"train": 900}, sample=sample)
     given = settings(tiny_bert, "@mixed", validation="@mixed")
     assert planned("train-reader", given, {"@mixed": mixed}).seconds > 0

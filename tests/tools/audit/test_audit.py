@@ -27,11 +27,18 @@ from pairsmith.data.squad import QUESTION
 from pairsmith.data.tasks import load_task
 from pairsmith.runs import DatasetFolder, Run, Sources
 from pairsmith.runs.status import status_lines
-from pairsmith.tools.audit.agreement import annotator_agreement, label_confusion, wilson
+from pairsmith.tools.audit.agreement import (
+    annotator_agreement,
+    label_confusion,
+    majority_label,
+    results_of,
+    wilson,
+)
 from pairsmith.tools.audit.answers import AnnotatorAnswer, AnnotatorAnswers
 from pairsmith.tools.audit.app import AnnotationSession, make_app
+from pairsmith.tools.audit.closing import audit_table
 from pairsmith.tools.audit.export import export_annotations
-from pairsmith.tools.audit.route import audit, audit_table, majority_label, results_of
+from pairsmith.tools.audit.route import audit
 from pairsmith.tools.audit.rows import Audit, AuditRow, draw_audit, order_of
 from pairsmith.tools.settings import AuditSettings
 

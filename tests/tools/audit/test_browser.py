@@ -12,7 +12,7 @@ from tests.tools.report.test_parts import HOSTILE
 from tests.tools.report.test_report import hostile_folder
 from tests.tools.report.test_rows import folder
 
-from pairsmith.cli.compare.file import Comparison, Measured, TrainingEntry
+from pairsmith.cli.compare.file import Comparison, EvaluationEntry, TrainingEntry
 from pairsmith.cli.compare.outcome import Cost, Score
 from pairsmith.cli.compare.page import page as comparison_page
 from pairsmith.cli.compare.recipe import Trial
@@ -23,7 +23,7 @@ from pairsmith.tools.audit.app import LONGEST_TEXT
 from pairsmith.tools.audit.route import audit
 from pairsmith.tools.report.parts import shown_text
 from pairsmith.tools.report.route import report
-from pairsmith.tools.report.rows import LOOKED_AT
+from pairsmith.tools.report.rows import MOST_CHARACTERS
 from pairsmith.tools.settings import AuditSettings, ReportSettings
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -226,7 +226,7 @@ def test_hostile_texts_do_nothing_in_a_report(browser, tmp_path):
         path = report(ReportSettings(data=str(data), examples=100), out)
         text = holds_still(browser, path)
         for hostile in TEXTS:
-            assert shown_text(hostile[:LOOKED_AT]) in text
+            assert shown_text(hostile[:MOST_CHARACTERS]) in text
         for label in labels:
             assert f"label {shown_text(label, 60)}:" in text
 
@@ -239,7 +239,7 @@ def test_hostile_names_do_nothing_in_a_comparison(browser, tmp_path):
             seeds=(1, 2),
             labelled=names[-1],
             train=TrainingEntry(step="train-encoder", settings={"base": names[0]}),
-            measure=Measured(step="evaluate-sts", figure=names[1]),
+            measure=EvaluationEntry(step="evaluate-sts", figure=names[1]),
         )
         scores = [Score(Trial((name,), 9), [9, 9], [50, 52], [1, 1]) for name in names]
         costs = {name: Cost([1.0, 2.0], [7, 7], [9, 9]) for name in names}

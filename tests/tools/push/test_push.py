@@ -25,7 +25,7 @@ from pairsmith.data.schemas import SCORED_PAIR, Reject
 from pairsmith.runs import Card, DatasetFolder, Run
 from pairsmith.runs.folder import FORMAT
 from pairsmith.runs.status import status_lines
-from pairsmith.tools.push.names import Names
+from pairsmith.tools.push.names import PathReplacer
 from pairsmith.tools.push.route import push
 from pairsmith.tools.settings import PushSettings
 
@@ -114,11 +114,11 @@ def test_what_is_sent_names_files_and_not_where_they_lie(rows, tmp_path):
 
 def test_texts_that_only_look_like_places_stay(tmp_path):
     record = {"task": "/s is sarcasm", "url": "https://host/a/b", "label": "and/or", "to": "~/a/b.txt"}
-    assert Names(tmp_path, record).values(record) == {**record, "to": "b.txt"}
+    assert PathReplacer(tmp_path, record).values(record) == {**record, "to": "b.txt"}
 
 
 def test_addresses_stay_whatever_the_folders_are_called():
-    names = Names(Path("/datasets/pairs"), {"inputs": "/datasets/raw/news.txt"})
+    names = PathReplacer(Path("/datasets/pairs"), {"inputs": "/datasets/raw/news.txt"})
     text = "From https://huggingface.co/datasets/rajpurkar/squad and /datasets/raw/news.txt (/datasets/x)."
     assert names.text(text) == "From https://huggingface.co/datasets/rajpurkar/squad and news.txt (x)."
     assert names.text("http://host:8000/v1#/datasets/models/llama") == "http://host:8000/v1#llama"

@@ -20,17 +20,16 @@ from pairsmith.data.schemas import (
     to_table,
 )
 from pairsmith.tools.report.giveaways import giveaways
-from pairsmith.tools.report.overlap import known_texts
+from pairsmith.tools.report.overlap import Overlap, ReferenceTexts, count_overlap, reference_texts
 from pairsmith.tools.report.rows import (
     OTHERS,
-    Shared,
     digest,
     shown_label,
-    tally,
+    summarize,
     with_sample,
     words,
 )
-from pairsmith.tools.report.similarity import confused, cosines, shared_words, told_apart
+from pairsmith.tools.report.similarity import classifier_accuracy, cosines, shared_words, similar_labels
 
 
 def folder(path, shards, schema=SCORED_PAIR):
@@ -54,9 +53,8 @@ SHARDS = [
 
 
 def test_all_rows_are_counted(tmp_path):
-    whole = frozenset({digest(words("One, two three FOUR!"))})
-    known = {"eval": (whole, frozenset()), "other": (frozenset(), frozenset())}
-    counts = tally(folder(tmp_path / "in", SHARDS), known, sample=10, seed=0)
+    dataset = folder(tmp_path / "in", SHARDS)
+    counts = summarize(dataset, sample=10, seed=0)
     assert counts.columns == ["sentence1", "sentence2"]
     assert counts.label == "score"
     assert counts.splits == {"train": 3, "validation": 1}
@@ -66,14 +64,20 @@ def test_all_rows_are_counted(tmp_path):
         "sentence2": [2, 3, 2, 1],
     }
     assert counts.distinct == {"sentence1": 3, "sentence2": 4}
-    assert counts.shared == {"eval": Shared(whole_texts=1, rows=1), "other": Shared()}
+    whole = frozenset({digest(words("One, two three FOUR!"))})
+    references = {
+        "eval": ReferenceTexts(whole, frozenset()),
+        "other": ReferenceTexts(frozenset(), frozenset()),
+    }
+    overlaps = count_overlap(dataset, counts.columns, references, 0)
+    assert overlaps == {"eval": Overlap(whole_texts=1, rows=1), "other": Overlap()}
     assert [row["id"] for row in counts.rows] == ["1", "2", "3", "4"]
 
 
 def test_the_sample_is_drawn_evenly_and_follows_the_seed(tmp_path):
     rows = [ScoredPair(str(i), f"text {i}", "b", 0.0) for i in range(1000)]
     dataset = folder(tmp_path / "in", [{"train": rows[:300]}, {"train": rows[300:]}])
-    one, same, other = (tally(dataset, {}, sample=200, seed=seed) for seed in (1, 1, 2))
+    one, same, other = (summarize(dataset, sample=200, seed=seed) for seed in (1, 1, 2))
     ids = [int(row["id"]) for row in one.rows]
     assert len(set(ids)) == 200
     assert ids == sorted(ids)
@@ -84,7 +88,7 @@ def test_the_sample_is_drawn_evenly_and_follows_the_seed(tmp_path):
 
 def test_scores_of_many_values_are_numbers_and_no_labels(tmp_path):
     rows = [ScoredPair(str(i), "a", "b", i / 100) for i in range(100)]
-    counts = tally(folder(tmp_path / "in", [{"train": rows}]), {}, sample=5, seed=0)
+    counts = summarize(folder(tmp_path / "in", [{"train": rows}]), sample=5, seed=0)
     assert counts.label is None
     assert counts.labels == {}
     assert counts.numbers["score"].tolist() == [i / 100 for i in range(100)]
@@ -92,7 +96,7 @@ def test_scores_of_many_values_are_numbers_and_no_labels(tmp_path):
 
 def test_measured_scores_are_no_labels_however_few(tmp_path):
     rows = [MinedPair(str(i), f"a {i}", "b", 1.0, i / 7) for i in range(3)]
-    counts = tally(folder(tmp_path / "in", [{"train": rows}], MINED_PAIR), {}, sample=5, seed=0)
+    counts = summarize(folder(tmp_path / "in", [{"train": rows}], MINED_PAIR), sample=5, seed=0)
     assert (counts.label, counts.labels) == (None, {})
     assert counts.numbers["score"].tolist() == [0, 1 / 7, 2 / 7]
     assert label_column(NEGATIVES) is None
@@ -103,7 +107,7 @@ def test_measured_scores_are_no_labels_however_few(tmp_path):
 def test_of_many_labels_the_commonest_are_told(tmp_path):
     rows = [LabelledText(f"{i}-{j}", "t", f"label {i:02}") for i in range(30) for j in range(40 - i)]
     dataset = folder(tmp_path / "in", [{"train": rows[:500]}, {"test": rows[500:]}], LABELLED_TEXT)
-    counts = tally(dataset, {}, sample=len(rows), seed=0)
+    counts = summarize(dataset, sample=len(rows), seed=0)
     assert counts.label == "label"
     every = counts.labels["train"] + counts.labels["test"]
     assert len(every) == 20
@@ -115,7 +119,7 @@ def test_of_many_labels_the_commonest_are_told(tmp_path):
 def test_a_text_in_the_place_of_a_label_is_not_counted_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr("pairsmith.tools.report.rows._MOST_COUNTED", 30)
     rows = [LabelledText(str(i), "t", f"a text {i}") for i in range(100)]
-    counts = tally(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), {}, sample=5, seed=0)
+    counts = summarize(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), sample=5, seed=0)
     assert len(counts.labels["train"]) == 20
     assert counts.labels["train"][OTHERS] == 81
 
@@ -142,20 +146,20 @@ def test_labels_that_look_alike_are_named():
     rng = np.random.default_rng(0)
     values = np.concatenate([rng.normal(0, 1, 300), rng.normal(0, 1, 300), rng.normal(5, 1, 300)])
     labels = ["0"] * 300 + ["0.5"] * 300 + ["1"] * 300
-    ((low, high, area),) = confused(values, labels)
+    ((low, high, area),) = similar_labels(values, labels)
     assert (low, high) == ("0", "0.5")
     assert area == pytest.approx(0.5, abs=0.06)
 
 
 def test_a_smoothed_label_is_compared_with_the_next_that_claims_something_else():
     labels = ["0"] * 30 + ["0.1"] * 30 + ["0.9"] * 30
-    assert confused(np.repeat([0.0, 0.0, 1.0], 30), labels) == []
-    assert [pair[:2] for pair in confused(np.zeros(90), labels)] == [("0", "0.9"), ("0.1", "0.9")]
+    assert similar_labels(np.repeat([0.0, 0.0, 1.0], 30), labels) == []
+    assert [pair[:2] for pair in similar_labels(np.zeros(90), labels)] == [("0", "0.9"), ("0.1", "0.9")]
 
 
 def test_of_few_rows_nothing_is_said():
-    assert confused(np.zeros(38), ["0"] * 19 + ["1"] * 19) == []
-    assert told_apart(["a"] * 30, ["x"] * 30, 0) is None
+    assert similar_labels(np.zeros(38), ["0"] * 19 + ["1"] * 19) == []
+    assert classifier_accuracy(["a"] * 30, ["x"] * 30, 0) is None
 
 
 def test_words_that_give_a_label_away_are_counted_once_for_a_text():
@@ -180,7 +184,7 @@ def test_words_of_other_scripts():
     clues = giveaways(own + others, ["own"] * 20 + ["others"] * 20)
     assert {clue.word for clue in clues if clue.label == "others"} == {"雨で"}
     texts = [f"{'好き' if i % 2 else '嫌い'}な映画{i}" for i in range(100)]
-    assert told_apart(texts, ["good" if i % 2 else "bad" for i in range(100)], 0) == (1.0, 0.5)
+    assert classifier_accuracy(texts, ["good" if i % 2 else "bad" for i in range(100)], 0) == (1.0, 0.5)
 
 
 def test_a_classifier_finds_labels_that_differ_and_none_that_do_not():
@@ -188,9 +192,9 @@ def test_a_classifier_finds_labels_that_differ_and_none_that_do_not():
     names = ["good", "bad"] * 100
     different = [f"{name} film number {i}" for i, name in enumerate(names)]
     alike = [f"film number {rng.integers(9)}" for _ in names]
-    right, commonest = told_apart(different, names, 0)
+    right, commonest = classifier_accuracy(different, names, 0)
     assert (right, commonest) == (1.0, 0.5)
-    assert told_apart(alike, names, 0)[0] < 0.65
+    assert classifier_accuracy(alike, names, 0)[0] < 0.65
 
 
 def test_cosines_of_blank_texts_are_unknown(tiny_bert):
@@ -208,7 +212,7 @@ def test_texts_of_evaluation_data_are_found_whole_and_in_part(tmp_path):
     source = tmp_path / "eval.jsonl"
     text = "the quick brown fox jumps over the lazy dog today"
     source.write_text(json.dumps({"id": "7", "question": text, "label": "x"}) + "\n")
-    whole, grams = known_texts(str(source))
+    whole, grams = reference_texts(str(source))
     assert whole == {digest(text)}
     assert len(grams) == 3  # ten words
     texts = [
@@ -219,23 +223,24 @@ def test_texts_of_evaluation_data_are_found_whole_and_in_part(tmp_path):
     ]
     rows = [LabelledText(str(i), content, "x") for i, content in enumerate(texts)]
     dataset = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
-    overlap = tally(dataset, {"eval": (whole, grams)}, sample=1, seed=0, examples=1).shared["eval"]
-    assert (overlap.whole_texts, overlap.runs, overlap.rows) == (1, 2, 2)
+    overlap = count_overlap(dataset, ["text"], {"eval": ReferenceTexts(whole, grams)}, 1)["eval"]
+    assert (overlap.whole_texts, overlap.ngrams, overlap.rows) == (1, 2, 2)
     assert [row["id"] for row in overlap.first] == ["0"]
 
 
 def test_a_row_that_shares_text_counts_once_whatever_its_texts_and_the_shards(tmp_path):
     source = tmp_path / "eval.txt"
     source.write_text("one two three four\na b c d e f g h i j k l\n")
-    known = {"eval": known_texts(str(source))}
+    references = {"eval": reference_texts(str(source))}
     rows = [
         ScoredPair("both", "one two three four", "a b c d e f g h i j k l", 0.0),
         ScoredPair("twice", "x a b c d e f g h", "a b c d e f g h i j y", 0.0),
         ScoredPair("none", "one two three", "four", 0.0),
     ]
     shards = [{"train": rows}, {"validation": rows}]
-    overlap = tally(folder(tmp_path / "in", shards), known, sample=1, seed=0, examples=3).shared["eval"]
-    assert (overlap.whole_texts, overlap.runs, overlap.rows) == (2, 4, 4)
+    dataset = folder(tmp_path / "in", shards)
+    overlap = count_overlap(dataset, ["sentence1", "sentence2"], references, 3)["eval"]
+    assert (overlap.whole_texts, overlap.ngrams, overlap.rows) == (2, 4, 4)
     assert [row["id"] for row in overlap.first] == ["both", "twice", "both"]
 
 
@@ -244,8 +249,8 @@ def test_text_that_is_shared_behind_the_first_characters_is_found_too(tmp_path):
     source.write_text("a b c d e f g h i j k l\n")
     rows = [LabelledText("1", "word " * 4_000 + "b c d e f g h i", "x")]
     dataset = folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
-    overlap = tally(dataset, {"eval": known_texts(str(source))}, sample=1, seed=0, examples=1).shared["eval"]
-    assert (overlap.whole_texts, overlap.runs, overlap.rows) == (0, 1, 1)
+    overlap = count_overlap(dataset, ["text"], {"eval": reference_texts(str(source))}, 1)["eval"]
+    assert (overlap.whole_texts, overlap.ngrams, overlap.rows) == (0, 1, 1)
     assert len(overlap.first[0]["text"]) == 4_000
 
 
@@ -294,7 +299,7 @@ def test_evaluation_data_are_read_in_their_own_forms(tmp_path, name, write):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     write(path)
-    whole, grams = known_texts(str(path.parent if "/" in name else path))
+    whole, grams = reference_texts(str(path.parent if "/" in name else path))
     assert {digest(PASSAGE), digest(ASKED)} <= whole
     assert digest("the quick brown fox jumps over the lazy") in grams
 
@@ -303,12 +308,12 @@ def test_evaluation_data_without_texts_are_refused(tmp_path):
     source = tmp_path / "eval.jsonl"
     source.write_text('{"text": "too short"}\n')
     with pytest.raises(InputError, match=r"--against .*eval.jsonl: no text in it has 4 words"):
-        known_texts(str(source))
+        reference_texts(str(source))
 
 
 def test_labelled_texts(tmp_path):
     rows = [LabelledText(str(i), f"t {i}", "news" if i % 2 else "sport") for i in range(4)]
-    counts = tally(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), {}, sample=9, seed=0)
+    counts = summarize(folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT), sample=9, seed=0)
     assert (counts.label, counts.columns) == ("label", ["text"])
     assert counts.labels == {"train": {"news": 2, "sport": 2}}
 
@@ -318,12 +323,12 @@ def test_scripts_without_blanks_are_taken_by_the_character(tmp_path):
     assert words("The 東京 tower") == "the 東 京 tower"
     source = tmp_path / "eval.jsonl"
     source.write_text(json.dumps({"text": "巴黎是法国的首都。"}) + "\n")
-    whole, grams = known_texts(str(source))
+    whole, grams = reference_texts(str(source))
     assert (len(whole), len(grams)) == (1, 1)
 
 
 def test_of_long_texts_the_beginning_is_kept(tmp_path):
     dataset = folder(tmp_path / "in", [{"train": [LabelledText("1", "word " * 4_000, "a")]}], LABELLED_TEXT)
-    counts = tally(dataset, {}, sample=1, seed=0)
+    counts = summarize(dataset, sample=1, seed=0)
     assert len(counts.rows[0]["text"]) == 4_000
     assert counts.lengths["text"].tolist() == [4_000]

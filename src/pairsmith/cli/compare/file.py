@@ -43,7 +43,7 @@ class TrainingEntry(Settings):
     settings: Annotated[dict[str, Any], NothingIsEmpty] = Field(default={}, description="Its other settings.")
 
 
-class Measured(Settings):
+class EvaluationEntry(Settings):
     """The step that evaluates the trained models."""
 
     step: str = Field(description="The evaluation step: evaluate-sts, evaluate-qa, …")
@@ -90,7 +90,7 @@ class Comparison(Settings):
         default=(), description="Ways whose rows are mixed in equal parts: [[generate, mine], …]."
     )
     train: TrainingEntry
-    measure: Measured
+    measure: EvaluationEntry
 
 
 def find_comparison(name_or_path: str) -> Path:

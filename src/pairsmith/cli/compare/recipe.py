@@ -62,7 +62,7 @@ def steps_of_ways(comparison: Comparison) -> dict[str, list[Entry]]:
         own: dict[str, str] = {}  # for references within this way, the references in the recipe
         steps[way] = []
         for entry in definition.steps:
-            settings = _led(entry.settings, own)
+            settings = _with_replaced_references(entry.settings, own)
             content = json.dumps([entry.step, settings], sort_keys=True, default=repr)
             step = first.setdefault(
                 content, Entry(name=f"{way}-{entry.name}", step=entry.step, settings=settings)
@@ -96,22 +96,22 @@ def as_recipe(comparison: Comparison, seed: int, once: Path) -> dict[str, Any]:
         "name": comparison.name,
         "description": comparison.description,
         "seed": seed,
-        "steps": _led(steps, done),
+        "steps": _with_replaced_references(steps, done),
         "results": results,
     }
 
 
-def _led(value: Any, places: Mapping[str, str]) -> Any:
+def _with_replaced_references(value: Any, places: Mapping[str, str]) -> Any:
     """``value`` with references to the keys of ``places`` replaced.
 
     A reference is ``@name``, ``@name/part`` or ``@name:split``.
     """
 
-    def led(text: str) -> str:
+    def replaced(text: str) -> str:
         name = re.split("[/:]", text, maxsplit=1)[0]
         return places[name] + text[len(name) :] if name in places else text
 
-    return map_texts(value, led)
+    return map_texts(value, replaced)
 
 
 def _steps_of(trial: Trial, comparison: Comparison, last: Mapping[str, str]) -> Iterator[dict[str, Any]]:

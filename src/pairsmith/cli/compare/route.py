@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from pairsmith.cli.compare.file import Comparison, Measured
+from pairsmith.cli.compare.file import Comparison, EvaluationEntry
 from pairsmith.cli.compare.outcome import Cost, Score, as_record
 from pairsmith.cli.compare.page import page
 from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of_ways, trials
@@ -30,7 +30,7 @@ from pairsmith.tools.report.route import COMPARISON
 
 COMPARISON_RECORD = "comparison.json"
 ONCE = "once"
-_OURS = {COMPARISON_RECORD, COMPARISON, ONCE}
+_OWN_FILES = {COMPARISON_RECORD, COMPARISON, ONCE}
 
 
 def run_comparison(
@@ -49,19 +49,21 @@ def run_comparison(
         raise FolderError(f"--out {out}: a comparison needs a folder on this machine; give a path")
     _refuse_others(out)
     check_figure(comparison.measure)
-    _check(comparison)
-    once = out.resolve() / ONCE / "run"
-    first = _written(once_recipe(comparison), out / ONCE) if comparison.once else None
+    _check_recipe(comparison)
     folders = {seed: out / f"seed-{seed}" for seed in comparison.seeds}
-    files = {seed: _written(as_recipe(comparison, seed, once), folder) for seed, folder in folders.items()}
+    once_run = out.resolve() / ONCE / "run"
+    once_file = _write_recipe(once_recipe(comparison), out / ONCE) if comparison.once else None
+    files = {
+        seed: _write_recipe(as_recipe(comparison, seed, once_run), folder) for seed, folder in folders.items()
+    }
     if only_write:
-        for path in filter(None, [first, *files.values()]):
+        for path in filter(None, [once_file, *files.values()]):
             progress.say(f"wrote {path}")
-        if first is not None:
-            progress.say(f"to run first: pairsmith run {first} --out {out / ONCE / 'run'}")
+        if once_file is not None:
+            progress.say(f"to run first: pairsmith run {once_file} --out {out / ONCE / 'run'}")
         return [], {}
-    if first is not None:
-        run_recipe(load_recipe(first), once, progress, fresh=fresh)
+    if once_file is not None:
+        run_recipe(load_recipe(once_file), once_run, progress, fresh=fresh)
     runs = [_Run(folder / "run", load_recipe(files[seed])) for seed, folder in folders.items()]
     figures = []
     for number, (seed, run) in enumerate(zip(folders, runs, strict=True), start=1):
@@ -108,14 +110,14 @@ def _refuse_others(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise FolderError(f"--out {out} is a file; give a folder")
     inside = sorted(file.name for file in out.iterdir()) if out.is_dir() else []
-    others = [name for name in inside if not name.startswith(("seed-", ".")) and name not in _OURS]
+    others = [name for name in inside if not name.startswith(("seed-", ".")) and name not in _OWN_FILES]
     if others:
         raise FolderError(
             f"--out {out} holds something other than a comparison ({others[0]}); give another folder"
         )
 
 
-def _written(recipe: Mapping[str, Any], folder: Path) -> Path:
+def _write_recipe(recipe: Mapping[str, Any], folder: Path) -> Path:
     """Write a recipe to ``folder`` and return the file's path."""
     path = folder / "recipe.yaml"
     try:
@@ -126,7 +128,7 @@ def _written(recipe: Mapping[str, Any], folder: Path) -> Path:
     return path
 
 
-def check_figure(measure: Measured) -> None:
+def check_figure(measure: EvaluationEntry) -> None:
     """Raise a ``SettingsError`` if the evaluation gives no such number (see ``figure_fault``)."""
     if step := STEPS.get(measure.step):
         forms = figure_forms(measure.step, step, measure.settings)
@@ -134,13 +136,13 @@ def check_figure(measure: Measured) -> None:
             raise SettingsError(f"measure.figure: {fault}")
 
 
-def _check(comparison: Comparison) -> None:
+def _check_recipe(comparison: Comparison) -> None:
     """Check the whole comparison as one recipe before anything is run."""
     recipe = as_recipe(comparison.model_copy(update={"once": ()}), comparison.seeds[0], Path())
     recipe["steps"] = [*once_recipe(comparison)["steps"], *recipe["steps"]]
     with tempfile.TemporaryDirectory() as folder:
         try:
-            load_recipe(_written(recipe, Path(folder)))
+            load_recipe(_write_recipe(recipe, Path(folder)))
         except SettingsError as error:
             faults = str(error).replace(f"{folder}/", "")
             raise SettingsError(f"the recipe made from this comparison has faults:\n{faults}") from None

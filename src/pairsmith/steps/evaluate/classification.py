@@ -80,17 +80,17 @@ def _compute(settings: EvaluateClassificationSettings, rows: LabelledTexts, prog
 
 
 def _unknown_labels(
-    settings: EvaluateClassificationSettings, unknown: Sequence[str], known: Sequence[str]
+    settings: EvaluateClassificationSettings, unknown: Sequence[str], labels: Sequence[str]
 ) -> str:
-    """The error message for labels of the data that the model does not know."""
+    """The error message for labels of the data that are not among the ``labels`` of the model."""
     problem = f"{settings.data}: the model does not know the labels {', '.join(unknown[:10])}; "
     mapped = {new: old for old, new in settings.mapping().items()}
     if unknown[0] in mapped:
-        return f"{problem}--map {mapped[unknown[0]]}={unknown[0]}: {known_names_hint(unknown[0], known)}"
+        return f"{problem}--map {mapped[unknown[0]]}={unknown[0]}: {known_names_hint(unknown[0], labels)}"
     verb = "--name describes" if settings.name else "it knows"
     other = ", or describe them with --name" if settings.name else ""
     return (
-        f"{problem}{verb} {', '.join(known)}; give the model's label for each of them, as --map "
+        f"{problem}{verb} {', '.join(labels)}; give the model's label for each of them, as --map "
         f"{unknown[0]}=LABEL{other}"
     )
 

@@ -6,7 +6,7 @@ Importing this module imports mteb, which takes some seconds.
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
@@ -45,10 +45,10 @@ def named_tasks(names: Sequence[str], benchmark: str | None) -> list[MtebTask]:
     tasks: dict[str, MtebTask] = {}
     # Only the classes: creating objects of all two thousand tasks takes seconds.
     classes = filter_tasks(TASK_LIST, exclude_superseded=False, exclude_private=False, exclude_beta=True)
-    known = {task.metadata.name for task in classes}
+    task_names = {task.metadata.name for task in classes}
     for name in names:
-        if name not in known:
-            raise SettingsError(f"mteb {VERSION} has no task {name!r}{_nearest(name, known)}")
+        if name not in task_names:
+            raise SettingsError(f"mteb {VERSION} has no task {name!r}{_nearest(name, task_names)}")
         tasks[name] = mteb.get_task(name)
     if benchmark is not None:
         benchmarks = {candidate.name: candidate for candidate in mteb.get_benchmarks()}
@@ -254,9 +254,9 @@ def _percent(score: float) -> float:
     return round(100.0 * float(np.float64(score)), 4)
 
 
-def _nearest(name: str, known: Any) -> str:
+def _nearest(name: str, names: Iterable[str]) -> str:
     """The end of an error message on an unknown name: the most similar name, and where all are listed."""
-    by_lower = {candidate.lower(): candidate for candidate in known}
+    by_lower = {candidate.lower(): candidate for candidate in names}
     matches = get_close_matches(name.lower(), by_lower, n=1)
     hint = f"; did you mean {by_lower[matches[0]]!r}?" if matches else ""
     return f"{hint or ';'} all are listed at https://github.com/embeddings-benchmark/mteb"

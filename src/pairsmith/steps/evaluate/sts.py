@@ -51,9 +51,9 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     settings = resolve_dtype(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
     digest = hash_pairs(suites)
-    name_is_taken = any(suite.name == AGAINST for suite in suites)
+    name_is_reserved = any(suite.name == AGAINST for suite in suites)
     refuse_sources(run, against=settings.against)
-    if settings.against is not None and name_is_taken:
+    if settings.against is not None and name_is_reserved:
         raise SettingsError(f"--against does not support a test set that is named {AGAINST}; rename its file")
     earlier = earlier_sts(settings, suites, digest)
     for suite in suites:
@@ -69,7 +69,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         settings,
         partial(_compute, settings, suites, run.progress),
         table=lambda results: _table(results, suites),
-        compare=None if name_is_taken else partial(_compared_with, earlier, settings, suites, run),
+        compare=None if name_is_reserved else partial(_compared_with, earlier, settings, suites, run),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import chain
 
 from pairsmith.core.citations import MINING
-from pairsmith.data.examples import Example, each_example, read_examples
+from pairsmith.data.examples import Example, iter_examples, read_examples
 from pairsmith.methods.mining.summarizer import generation_example, train_summarizer_on
 from pairsmith.metrics.rouge import check_rouge
 from pairsmith.steps.training.card import HubModel
@@ -87,6 +87,6 @@ def added_examples(
     A document is used once, and not at all if an example in ``excluded`` has it: seeds have better summaries,
     and validation documents must not be trained on. The second result is the number of those left out.
     """
-    originals = chain.from_iterable(each_example(source, settings.kind) for source in settings.added)
+    originals = chain.from_iterable(iter_examples(source, settings.kind) for source in settings.added)
     examples = (generation_example(original, settings.kind) for original in originals)
     return without_repeats(examples, lambda one: one.input, excluded, settings.extra, once=True)

@@ -1,5 +1,6 @@
-"""How often annotators confirm the data's labels, and how far they agree with each other (D13, Table 3)."""
+"""The results of an audit: how often annotators confirm the data's labels, and agree (D13, Table 3)."""
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any, Literal
@@ -14,6 +15,26 @@ AnnotatorLabels = Mapping[str, str]
 
 Votes = Mapping[str, AnnotatorLabels]
 """The labels of each annotator, by name."""
+
+
+def results_of(audit: Audit, votes: Votes) -> dict[str, Any]:
+    """The results of the annotators' labels: counts, confusion, agreement and majority labels."""
+    return {
+        "rows": len(audit.rows),
+        "labelled": {name: len(labels) for name, labels in votes.items()},
+        "confusion": label_confusion(audit, votes),
+        "agreement": annotator_agreement(audit, votes),
+        "labels": {
+            row.id: label for row in audit.rows if (label := majority_label(row.id, votes)) is not None
+        },
+    }
+
+
+def majority_label(row: str, votes: Votes) -> str | None:
+    """The label that most annotators gave a row; None where nobody labelled it, or in a tie."""
+    counts = Counter(labels[row] for labels in votes.values() if row in labels).most_common(2)
+    tie = len(counts) > 1 and counts[0][1] == counts[1][1]
+    return counts[0][0] if counts and not tie else None
 
 
 def label_confusion(audit: Audit, votes: Votes) -> dict[str, dict[str, Any]]:

@@ -35,7 +35,7 @@ class AnnotatorAnswers:
         self._lock = threading.Lock()
         self._labels: dict[str, dict[str, str]] = {}  # each annotator's labels by row id, in the order given
         for answer in self._read():
-            self._take(answer)
+            self._count(answer)
 
     def give(self, answer: AnnotatorAnswer, *, again: bool = False) -> bool:
         """Write an answer to the disk, then count it; returns whether it was counted.
@@ -50,7 +50,7 @@ class AnnotatorAnswers:
             line = {"annotator": answer.annotator, "row": answer.row, "label": answer.label}
             line["time"] = datetime.now(UTC).isoformat(timespec="seconds")
             self._append(json.dumps(line, ensure_ascii=False) + "\n")
-            self._take(answer)
+            self._count(answer)
             return True
 
     def take_back(self, annotator: str) -> AnnotatorAnswer | None:
@@ -85,7 +85,7 @@ class AnnotatorAnswers:
                 os.truncate(self._path, size)
             raise StorageError(f"{self._path} cannot be written: {error.strerror}") from error
 
-    def _take(self, answer: AnnotatorAnswer) -> None:
+    def _count(self, answer: AnnotatorAnswer) -> None:
         labels = self._labels.setdefault(answer.annotator, {})
         labels.pop(answer.row, None)
         if answer.label is not None:

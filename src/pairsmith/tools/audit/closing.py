@@ -1,9 +1,10 @@
-"""The messages at the end of an audit: how the annotators' labels agree, and what was written where."""
+"""What an audit shows at its end, on the page and in the terminal: how the annotators' labels agree."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pairsmith.core.text_width import right_aligned, text_width
 from pairsmith.tools.audit.agreement import Votes
 from pairsmith.tools.audit.rows import Audit
 
@@ -74,3 +75,25 @@ def _agreement(results: Mapping[str, Any]) -> Sequence[str]:
 
 def _figure(value: float | None) -> str:
     return "cannot be computed" if value is None else f"{value:.2f}"
+
+
+def audit_table(audit: Audit, results: Mapping[str, Any]) -> str:
+    """The confusion table as in Table 3, with the number of answers, and the agreement."""
+    answers = list(results["confusion"])
+    width = max([9, *(text_width(heading) + 2 for heading in (*audit.labels, *answers))])
+    lines = [
+        f"{name}: {count} of {results['rows']} rows labelled" for name, count in results["labelled"].items()
+    ]
+    if answers:
+        lines += ["", "share of answers ×100, by the label in the data"]
+        lines.append("".join(right_aligned(heading, width) for heading in ("given", *answers)))
+        for label in audit.labels:
+            shares = (results["confusion"][column]["given"][label]["share"] for column in answers)
+            lines.append(right_aligned(label, width) + "".join(f"{share:>{width}.1f}" for share in shares))
+        counts = (results["confusion"][column]["answers"] for column in answers)
+        lines.append(f"{'answers':>{width}}" + "".join(f"{count:>{width}}" for count in counts))
+    coefficients = results["agreement"]
+    lines += [f"Cohen's kappa of {pair}: {value}" for pair, value in coefficients["cohen"].items()]
+    if len(results["labelled"]) > 1:
+        lines.append(f"Krippendorff's alpha: {coefficients['krippendorff']}")
+    return "\n".join(lines) or "nobody has labelled a row yet"

@@ -3,21 +3,18 @@
 sample of rows -> labels given one by one in a browser -> confusion, agreement -> results and labelled rows
 """
 
-from collections import Counter
-from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from pairsmith.core.errors import FolderError, MissingExtra, SettingsError
-from pairsmith.core.text_width import right_aligned, text_width
 from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, sources_of, write_json
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors
-from pairsmith.tools.audit.agreement import Votes, annotator_agreement, label_confusion
+from pairsmith.tools.audit.agreement import results_of
 from pairsmith.tools.audit.answers import ANSWERS_FILE, AnnotatorAnswers
-from pairsmith.tools.audit.closing import closing
+from pairsmith.tools.audit.closing import audit_table, closing
 from pairsmith.tools.audit.export import LABELLED, export_annotations
 from pairsmith.tools.audit.rows import Audit, draw_audit
 from pairsmith.tools.record import recorded
@@ -52,10 +49,10 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     stopped: KeyboardInterrupt | None = None
     with recorded(run, identity, AUDIT_RECORD) as save:
         if run.fresh:
-            _set_aside(run.out)
+            _keep_old_answers(run.out)
         save()
         answers = AnnotatorAnswers(run.out)
-        _check(drawn, answers)
+        _check_answers(drawn, answers)
         out = run.out
 
         def write() -> dict[str, Any]:
@@ -88,7 +85,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
     return results
 
 
-def _set_aside(folder: Path) -> None:
+def _keep_old_answers(folder: Path) -> None:
     """Rename the answers of an audit that is started over, so that they are not lost."""
     answers = folder / ANSWERS_FILE
     if answers.exists():
@@ -97,7 +94,7 @@ def _set_aside(folder: Path) -> None:
             answers.rename(folder / f"{ANSWERS_FILE}.{number}")
 
 
-def _check(drawn: Audit, answers: AnnotatorAnswers) -> None:
+def _check_answers(drawn: Audit, answers: AnnotatorAnswers) -> None:
     rows, labels = {row.id for row in drawn.rows}, set(drawn.labels)
     for name, labels_by_row in answers.by_annotator().items():
         for row, label in labels_by_row.items():
@@ -106,45 +103,3 @@ def _check(drawn: Audit, answers: AnnotatorAnswers) -> None:
                     f"{ANSWERS_FILE}: {name} gave row {row} the label {label!r}, but this audit has no such "
                     "row or label; give another folder as --out, or --fresh to start over"
                 )
-
-
-def results_of(drawn: Audit, votes: Votes) -> dict[str, Any]:
-    """The results of the annotators' labels: counts, confusion, agreement and majority labels."""
-    return {
-        "rows": len(drawn.rows),
-        "labelled": {name: len(labels) for name, labels in votes.items()},
-        "confusion": label_confusion(drawn, votes),
-        "agreement": annotator_agreement(drawn, votes),
-        "labels": {
-            row.id: label for row in drawn.rows if (label := majority_label(row.id, votes)) is not None
-        },
-    }
-
-
-def majority_label(row: str, votes: Votes) -> str | None:
-    """The label that most annotators gave a row; None where nobody labelled it, or in a tie."""
-    counts = Counter(labels[row] for labels in votes.values() if row in labels).most_common(2)
-    tie = len(counts) > 1 and counts[0][1] == counts[1][1]
-    return counts[0][0] if counts and not tie else None
-
-
-def audit_table(drawn: Audit, results: Mapping[str, Any]) -> str:
-    """The confusion table as in Table 3, with the number of answers, and the agreement."""
-    answers = list(results["confusion"])
-    width = max([9, *(text_width(heading) + 2 for heading in (*drawn.labels, *answers))])
-    lines = [
-        f"{name}: {count} of {results['rows']} rows labelled" for name, count in results["labelled"].items()
-    ]
-    if answers:
-        lines += ["", "share of answers ×100, by the label in the data"]
-        lines.append("".join(right_aligned(heading, width) for heading in ("given", *answers)))
-        for label in drawn.labels:
-            shares = (results["confusion"][column]["given"][label]["share"] for column in answers)
-            lines.append(right_aligned(label, width) + "".join(f"{share:>{width}.1f}" for share in shares))
-        counts = (results["confusion"][column]["answers"] for column in answers)
-        lines.append(f"{'answers':>{width}}" + "".join(f"{count:>{width}}" for count in counts))
-    coefficients = results["agreement"]
-    lines += [f"Cohen's kappa of {pair}: {value}" for pair, value in coefficients["cohen"].items()]
-    if len(results["labelled"]) > 1:
-        lines.append(f"Krippendorff's alpha: {coefficients['krippendorff']}")
-    return "\n".join(lines) or "nobody has labelled a row yet"

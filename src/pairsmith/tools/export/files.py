@@ -12,16 +12,16 @@ Splits = Mapping[str, Sequence[Row]]
 Files = Iterator[tuple[str, Iterable[str]]]
 """File names, each with the lines of the file."""
 
-Objects = Callable[[Sequence[Row]], Iterable[Mapping[str, Any]]]
+MakeObjects = Callable[[Sequence[Row]], Iterable[Mapping[str, Any]]]
 """Makes JSON objects of rows."""
 
 
-def line(row: Mapping[str, Any]) -> str:
-    """A row as a line of JSON."""
+def json_line(row: Mapping[str, Any]) -> str:
+    """A row as a json_line of JSON."""
     return json.dumps(dict(row), ensure_ascii=False, default=str)
 
 
-def json_lines(splits: Splits, objects: Objects) -> Files:
+def json_lines(splits: Splits, objects: MakeObjects) -> Files:
     """A file in JSON Lines for each split, with the objects made of its rows."""
     for split, rows in splits.items():
-        yield f"{split}.jsonl", map(line, objects(rows))
+        yield f"{split}.jsonl", map(json_line, objects(rows))

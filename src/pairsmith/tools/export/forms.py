@@ -9,7 +9,7 @@ from pairsmith.data.kept_columns import value_as_text
 from pairsmith.data.kinds import QUESTIONS, WITH_NEGATIVES, Row, RowKind
 from pairsmith.data.readers import text_id
 from pairsmith.tools.export.annotation import argilla_files, label_studio_files
-from pairsmith.tools.export.files import Files, Objects, Splits, json_lines, line
+from pairsmith.tools.export.files import Files, MakeObjects, Splits, json_line, json_lines
 from pairsmith.tools.export.negatives import flag_embedding, scored_tuples, tevatron, triplets, tuples
 from pairsmith.tools.settings import FormName
 
@@ -25,7 +25,7 @@ _SCORED_OR_LABELLED = ("scored pairs", "labelled pairs")
 
 
 def jsonl(splits: Splits, kind: RowKind) -> Files:  # noqa: ARG001 - rows of all kinds are written alike
-    """JSON Lines: one row per line, with all of its columns."""
+    """JSON Lines: one row per json_line, with all of its columns."""
     for split, rows in splits.items():
         for number, row in enumerate(rows, start=1):
             for name, value in row.items():
@@ -72,8 +72,8 @@ def beir(splits: Splits, kind: RowKind) -> Files:
                     documents.setdefault(name, ("", text))
             relevant[split][query, document] = None
     corpus = ({"_id": name, "title": title, "text": text} for name, (title, text) in documents.items())
-    yield "corpus.jsonl", map(line, corpus)
-    yield "queries.jsonl", (line({"_id": name, "text": text}) for name, text in queries.items())
+    yield "corpus.jsonl", map(json_line, corpus)
+    yield "queries.jsonl", (json_line({"_id": name, "text": text}) for name, text in queries.items())
     for split, pairs in relevant.items():
         lines = (f"{query}\t{document}\t1" for query, document in pairs)
         yield f"qrels/{split}.tsv", ["query-id\tcorpus-id\tscore", *lines]
@@ -97,7 +97,7 @@ def sentence_transformers(splits: Splits, kind: RowKind) -> Files:
     )
 
 
-def _of_negatives(form: FormName, objects: Objects) -> RowForm:
+def _of_negatives(form: FormName, objects: MakeObjects) -> RowForm:
     """The format ``form`` of queries with negatives, of which ``objects`` makes lines; others are refused."""
 
     def files(splits: Splits, kind: RowKind) -> Files:

@@ -41,7 +41,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
     inputs = {"data": hash_source(settings.data)}
     identity = Identity.of("export", settings.deciding(), inputs=inputs, models={})
     with recorded(run, identity, EXPORT_RECORD) as save:
-        earlier = [name for name in _files_there(run.out) if name not in written]
+        earlier = [name for name in _earlier_files(run.out) if name not in written]
         save(files=[*written, *earlier])
         for name, content in written.items():
             write_atomic(run.out / name, content())
@@ -54,7 +54,7 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
     return [run.out / name for name in written]
 
 
-def _files_there(out: Place) -> list[str]:
+def _earlier_files(out: Place) -> list[str]:
     """The names of the files that an earlier call wrote into ``out``, according to the record there."""
     files = json_object(out / EXPORT_RECORD).get("files")
     if not isinstance(files, list):

@@ -33,16 +33,10 @@ def csv_files(splits: dict[str, list[Row]]) -> Files:
     """
     for split, rows in splits.items():
         names = list(dict.fromkeys(name for row in rows for name in row))
-        yield (
-            f"{split}.csv",
-            [
-                _line(names),
-                *(
-                    _line([_field(row.get(name), name, f"{split}, row {number}") for name in names])
-                    for number, row in enumerate(rows, start=1)
-                ),
-            ],
-        )
+        lines = [_line(names)]
+        for number, row in enumerate(rows, start=1):
+            lines.append(_line([_field(row.get(name), name, f"{split}, row {number}") for name in names]))
+        yield f"{split}.csv", lines
 
 
 def nested(splits: dict[str, list[Row]]) -> list[str]:

@@ -9,7 +9,7 @@ from pairsmith.core.errors import PairsmithError, RemoteError, SettingsError, fi
 from pairsmith.tools.push.parts import Parts
 from pairsmith.tools.settings import PushSettings
 
-_OURS = {
+_OWN_FILES = {
     "dataset": re.compile(r"(data|rejects)/.+\.parquet"),
     "model": re.compile(r"([^/]+/)?(model|pytorch_model)[\w.-]*\.(safetensors|bin)(\.index\.json)?"),
 }
@@ -45,7 +45,7 @@ def send(parts: Parts, settings: PushSettings) -> str:
     if not token:
         raise SettingsError(f"there is no token for the Hub; {_TOKEN}")
     api, repo, kind = HfApi(endpoint=endpoint(), token=token), settings.repo, parts.kind
-    with _spoken(settings, token):
+    with _readable_errors(settings, token):
         api.create_repo(repo, repo_type=kind, private=settings.private or None, exist_ok=True)
         if settings.private and not api.repo_info(repo, repo_type=kind).private:
             raise SettingsError(
@@ -56,7 +56,7 @@ def send(parts: Parts, settings: PushSettings) -> str:
             api.create_branch(repo, branch=branch, repo_type=kind, exist_ok=True)
         adds = [CommitOperationAdd(name, content) for name, content in parts.files.items()]
         present = api.list_repo_files(repo, repo_type=kind, revision=branch)
-        old = [name for name in present if name not in parts.files and _OURS[kind].fullmatch(name)]
+        old = [name for name in present if name not in parts.files and _OWN_FILES[kind].fullmatch(name)]
         done = api.create_commit(
             repo,
             [*adds, *map(CommitOperationDelete, old)],
@@ -68,7 +68,7 @@ def send(parts: Parts, settings: PushSettings) -> str:
 
 
 @contextmanager
-def _spoken(settings: PushSettings, token: str) -> Iterator[None]:
+def _readable_errors(settings: PushSettings, token: str) -> Iterator[None]:
     """Turn the exceptions of the Hub's client into pairsmith's errors, in one line and without the token."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 

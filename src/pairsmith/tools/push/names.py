@@ -14,7 +14,7 @@ _WEB = re.compile(r"(https?://[^\s`'\"|()<>\[\]\\#,;]*)")
 _REST = r"(?:/[^\s`'\"|()<>\[\]\\]*)?"
 
 
-class Names:
+class PathReplacer:
     """Replaces paths on this machine, and URLs in a store, by the names of the files or folders there.
 
     Two sorts of paths are replaced: the strings in ``record`` that are nothing but a path or a store's URL,

@@ -16,7 +16,7 @@ from pairsmith.data.splits import split_of
 from pairsmith.runs import DatasetFolder, Manifest
 from pairsmith.runs.croissant import CROISSANT, as_json, describe
 from pairsmith.runs.folder import check_files, read_manifest
-from pairsmith.tools.push.names import Names
+from pairsmith.tools.push.names import PathReplacer
 from pairsmith.training.folder import TRAINING_RECORD, TrainingRecord
 
 CARD = "README.md"
@@ -88,7 +88,7 @@ def _dataset(folder: Path, name: str, repo: str, endpoint: str) -> dict[str, Fil
             f"{name} has no {CARD}; run the command that writes it ({opened.manifest.step}) again"
         )
     record = json.loads((folder / MANIFEST).read_bytes())
-    names = Names(folder, record)
+    names = PathReplacer(folder, record)
     manifest = names.values(record)
     described = describe(Manifest.model_validate(manifest), opened.schema(), repo=repo, endpoint=endpoint)
     return {
@@ -120,7 +120,7 @@ def _model(folder: Path, name: str) -> dict[str, FileContent]:
         raise FolderError(
             f"{name} holds no weights (model.safetensors); give the folder that a training wrote"
         )
-    names = Names(folder, record)
+    names = PathReplacer(folder, record)
     return {path: _cleaned(folder / path, names) for path in sorted(chosen) if (folder / path).is_file()}
 
 
@@ -129,7 +129,7 @@ def _is_model_file(path: str) -> bool:
     return len(above) < 2 and all(map(_MODULE.fullmatch, above)) and _MODEL.fullmatch(last) is not None
 
 
-def _cleaned(file: Path, names: Names) -> FileContent:
+def _cleaned(file: Path, names: PathReplacer) -> FileContent:
     """A card or JSON file with paths replaced by names; any other file, and JSON without paths, unchanged."""
     if file.name == CARD:
         return names.text(_card(file)).encode()
@@ -138,7 +138,7 @@ def _cleaned(file: Path, names: Names) -> FileContent:
             values = json.loads(file.read_bytes())
         except ValueError:
             return file
-        named = Names(file.parent, values).values(names.values(values))
+        named = PathReplacer(file.parent, values).values(names.values(values))
         return as_json(named) if named != values else file
     return file
 

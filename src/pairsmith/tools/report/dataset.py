@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import redacted
 from pairsmith.data.kinds import Row
-from pairsmith.runs import DatasetFolder, Manifest, model_display_name
+from pairsmith.runs import DatasetFolder, Manifest
 from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.report.charts import COLOURS, histogram
 from pairsmith.tools.report.label_texts import similarity_by_label
 from pairsmith.tools.report.origin import provenance
-from pairsmith.tools.report.overlap import FEWEST
+from pairsmith.tools.report.overlap import ReferenceTexts, count_overlap, overlap_blocks
 from pairsmith.tools.report.parts import (
     Bars,
     Block,
@@ -33,7 +32,7 @@ from pairsmith.tools.report.parts import (
     shown_text,
 )
 from pairsmith.tools.report.rejects import rejects_section
-from pairsmith.tools.report.rows import GRAM, OTHERS, Known, Tally, row_texts, sorted_labels, tally, words
+from pairsmith.tools.report.rows import OTHERS, DatasetSummary, shown_texts, sorted_labels, summarize, words
 from pairsmith.tools.report.traces import traces_section
 from pairsmith.tools.settings import ReportSettings
 
@@ -59,7 +58,7 @@ _FEW_SCORES = 10
 def dataset_sections(
     folder: DatasetFolder,
     settings: ReportSettings,
-    references: Known,
+    references: Mapping[str, ReferenceTexts],
     encoder: "SentenceTransformer | None",
     warn: list[Finding],
 ) -> Iterator[PageSection]:
@@ -67,9 +66,7 @@ def dataset_sections(
 
     Examples come first, as reading texts tells more than any count. How the rows were made comes last.
     """
-    summary = tally(
-        folder, references, sample=settings.sample, seed=settings.seed, examples=settings.examples
-    )
+    summary = summarize(folder, sample=settings.sample, seed=settings.seed)
     if not folder.rows:
         warn.append(Finding("the data set has no rows", "The reasons are below, under “Rejected rows”."))
     else:
@@ -78,9 +75,11 @@ def dataset_sections(
         yield PageSection("Labels", list(labels(summary, warn)))
         yield PageSection("Texts and labels", list(similarity_by_label(summary, settings, encoder, warn)))
         if references:
-            yield PageSection("Overlap with evaluation data", list(overlap(summary, warn)))
+            overlaps = count_overlap(folder, summary.columns, references, settings.examples)
+            blocks = list(overlap_blocks(overlaps, folder.rows, summary.columns, warn))
+            yield PageSection("Overlap with evaluation data", blocks)
         yield PageSection("Lengths of the texts", list(lengths(summary)))
-        yield PageSection("Repeated texts and words", list(variety(summary, warn)))
+        yield PageSection("Repeated texts and words", list(repetitions(summary, warn)))
         if settings.traces:
             yield traces_section(folder, settings)
     yield rejects_section(folder, settings)
@@ -92,18 +91,18 @@ def dataset_sections(
     yield PageSection("How it was made", [*tables, provenance(folder)])
 
 
-def labelled(summary: Tally, name: str) -> str:
+def label_title(summary: DatasetSummary, name: str) -> str:
     """A label with the name of its column: ``score 0.5``."""
     return f"{summary.label} {shown_text(name, 60)}"
 
 
-def labels(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
+def labels(summary: DatasetSummary, warn: list[Finding]) -> Iterator[Block]:
     """How many rows each label has, and how numeric columns are distributed."""
     if summary.label:
         counts = sum(summary.labels.values(), Counter[str]())
         order = sorted_labels(counts)
         yield Bars(
-            [(labelled(summary, name), counts[name]) for name in order],
+            [(label_title(summary, name), counts[name]) for name in order],
             "Rows with each label",
             " rows",
             [place % COLOURS for place in range(len(order))],
@@ -133,7 +132,7 @@ def labels(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
             yield histogram_of(values, name, f"Number of rows by the value of {name}.")
 
 
-def lengths(summary: Tally) -> Iterator[Block]:
+def lengths(summary: DatasetSummary) -> Iterator[Block]:
     """How long the texts of each column are, in words separated by spaces."""
     rows = [
         (column_words(name), *(number(float(mark), 0) for mark in np.percentile(counts, (0, 5, 50, 95, 100))))
@@ -174,7 +173,7 @@ def histogram_of(values: NDArray[Any], name: str, caption: str) -> Chart:
     return Chart(histogram(edges.tolist(), counts.tolist(), name, integers=integers), caption)
 
 
-def variety(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
+def repetitions(summary: DatasetSummary, warn: list[Finding]) -> Iterator[Block]:
     """How often texts and their words repeat."""
     total = sum(summary.splits.values())
     sample = {name: [str(row.get(name) or "") for row in summary.rows] for name in summary.columns}
@@ -237,44 +236,6 @@ def _most_frequent(name: str, texts: Sequence[str], warn: list[Finding]) -> Iter
         )
 
 
-def overlap(summary: Tally, warn: list[Finding]) -> Iterator[Block]:
-    """How many rows share text with each evaluation set, and the first of these rows."""
-    total = sum(summary.splits.values())
-    short = {source: model_display_name(source) for source in summary.shared}
-    often = Counter(short.values())  # two sources in different folders may have the same name
-    names = {
-        source: shown_text(name if often[name] == 1 else redacted(source), 100)
-        for source, name in short.items()
-    }
-    rows = []
-    for evaluation, shared in summary.shared.items():
-        name = names[evaluation]
-        sentence = (
-            f"{shared.rows:,} of {total:,} rows contain a text of {name}, or {GRAM} consecutive words of a "
-            "text"
-        )
-        yield Note(f"{sentence}.")
-        if shared.rows:
-            warn.append(
-                Finding(
-                    f"{sentence}; figures measured on this data may be too good",
-                    "Remove these rows before you train on them, or evaluate on other data.",
-                )
-            )
-        counts = (f"{n:,} of {total:,} ({percent(n, total)})" for n in (shared.whole_texts, shared.runs))
-        rows.append((name, *counts))
-    yield Table(
-        ["evaluation data", "rows with the same text", f"rows with the same {GRAM} consecutive words"],
-        rows,
-        note="All rows are examined, and each column counts a row at most once. Texts are compared without "
-        f"case and punctuation. Texts of the evaluation data with fewer than {FEWEST} words are ignored.",
-    )
-    for evaluation, shared in summary.shared.items():
-        if shared.first:
-            title = f"The first rows that share text with {names[evaluation]}:"
-            yield ExampleRows(title, [("", shown_texts(row, summary)) for row in shared.first])
-
-
 def _ranking(manifest: Manifest) -> tuple[str, str]:
     """The columns that may rank the rows; the first of them that the rows have is used.
 
@@ -286,7 +247,7 @@ def _ranking(manifest: Manifest) -> tuple[str, str]:
 
 
 def examples(
-    summary: Tally, settings: ReportSettings, meanings: Mapping[str, str], ranking: Sequence[str]
+    summary: DatasetSummary, settings: ReportSettings, meanings: Mapping[str, str], ranking: Sequence[str]
 ) -> Iterator[Block]:
     """Example rows: of each label or, if rows are ranked by a score or margin, the highest and lowest ones.
 
@@ -300,7 +261,7 @@ def examples(
         count = settings.examples
         lowest = order[max(count, len(order) - count) :] if count else []
         for title, rows in (("highest", order[:count]), ("lowest", lowest)):
-            marked = [(f"{ranked} {row[ranked]:.3f}", shown_texts(row, summary)) for row in rows]
+            marked = [(f"{ranked} {row[ranked]:.3f}", shown_texts(row, summary.columns)) for row in rows]
             yield ExampleRows(f"Rows with the {title} {ranked}:", marked)
         return
     by_name: dict[str, list[Row]] = defaultdict(list)
@@ -311,13 +272,13 @@ def examples(
         for place, name in enumerate(sorted_labels(set().union(*summary.labels.values())))
     }
     for name, rows in sorted(by_name.items(), key=lambda item: _highest_first(item[0])):
-        title = f"{labelled(summary, name)}:" if summary.label else "Some rows:"
+        title = f"{label_title(summary, name)}:" if summary.label else "Some rows:"
         if meaning := meanings.get(name):
             title += f" {shown_text(meaning, 200)}"
         # At equal distances, as the first rows often have the same first text.
         count = min(settings.examples, len(rows))
         shown = (rows[place * len(rows) // count] for place in range(count))
-        group = [("", shown_texts(row, summary)) for row in shown]
+        group = [("", shown_texts(row, summary.columns)) for row in shown]
         yield ExampleRows(title, group, colours.get(name))
 
 
@@ -327,8 +288,3 @@ def _highest_first(label: str) -> tuple[float, str]:
         return -float(label), label
     except ValueError:
         return math.inf, label
-
-
-def shown_texts(row: Row, summary: Tally) -> list[tuple[str, str]]:
-    """The texts of a row as they are shown, each with its column's name."""
-    return [(column_words(name), shown_text(text)) for name, text in row_texts(row, summary.columns)]

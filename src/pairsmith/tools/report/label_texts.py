@@ -1,4 +1,4 @@
-"""The report's section on texts and labels: similarities of pairs by label, or how well words tell labels."""
+"""The section on texts and labels: similarities of pairs by label, or how well words predict labels."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,8 +22,14 @@ from pairsmith.tools.report.parts import (
     percent,
     shown_text,
 )
-from pairsmith.tools.report.rows import PAIRS, Tally, sorted_labels
-from pairsmith.tools.report.similarity import PairSimilarity, confused, cosines, shared_words, told_apart
+from pairsmith.tools.report.rows import PAIRS, DatasetSummary, sorted_labels
+from pairsmith.tools.report.similarity import (
+    PairSimilarity,
+    classifier_accuracy,
+    cosines,
+    shared_words,
+    similar_labels,
+)
 from pairsmith.tools.settings import ReportSettings
 
 if TYPE_CHECKING:
@@ -43,13 +49,16 @@ _ALIKE = (
 
 
 def similarity_by_label(
-    summary: Tally, settings: ReportSettings, encoder: "SentenceTransformer | None", warn: list[Finding]
+    summary: DatasetSummary,
+    settings: ReportSettings,
+    encoder: "SentenceTransformer | None",
+    warn: list[Finding],
 ) -> Iterator[Block]:
-    """For pairs, how similar their texts are, by label; for single texts, whether words tell the label."""
+    """For pairs, how similar their texts are, by label; for single texts, whether words predict the label."""
     sides = next((sides for sides in PAIRS if set(sides) <= set(summary.columns)), None)
     names = [summary.label_of(row) or "all" for row in summary.rows]
     if sides is None:
-        yield from single_texts(summary, names, settings, warn)
+        yield from separability_blocks(summary, names, settings, warn)
         return
     graded = summary.label == "score" and all(isinstance(row["score"], float | None) for row in summary.rows)
     pairs = [(str(row[sides[0]] or ""), str(row[sides[1]] or "")) for row in summary.rows]
@@ -75,9 +84,9 @@ def similarity_by_label(
         )
     measures = [shared_words(pairs), *([cosines(pairs, encoder)] if encoder else [])]
     for measure in measures:
-        yield from by_label(measure, names, summary.label or "")
+        yield from similarity_blocks(measure, names, summary.label or "")
         if graded:
-            for low, high, area in confused(measure.values, names):
+            for low, high, area in similar_labels(measure.values, names):
                 warn.append(
                     Finding(
                         f"pairs labelled {low} and {high} hardly differ in their {measure.measure}: if one "
@@ -87,10 +96,10 @@ def similarity_by_label(
                     )
                 )
     if graded:
-        yield from doubtful(summary, sides, measures[-1], settings)
+        yield from agreement_examples(summary, sides, measures[-1], settings)
 
 
-def by_label(measure: PairSimilarity, names: Sequence[str], column: str = "") -> Iterator[Block]:
+def similarity_blocks(measure: PairSimilarity, names: Sequence[str], column: str = "") -> Iterator[Block]:
     """Mean, quartiles and distribution of a similarity for each label.
 
     ``names`` are the labels of the pairs, and ``column`` the name of the column that holds them.
@@ -129,8 +138,8 @@ def by_label(measure: PairSimilarity, names: Sequence[str], column: str = "") ->
     )
 
 
-def doubtful(
-    summary: Tally, sides: tuple[str, str], measure: PairSimilarity, settings: ReportSettings
+def agreement_examples(
+    summary: DatasetSummary, sides: tuple[str, str], measure: PairSimilarity, settings: ReportSettings
 ) -> Iterator[Block]:
     """The pairs whose ranks by score and by similarity differ most, and those whose ranks differ least."""
     scores = np.array([np.nan if row["score"] is None else float(row["score"]) for row in summary.rows])
@@ -153,13 +162,13 @@ def doubtful(
         yield ExampleRows(title, marked)
 
 
-def single_texts(
-    summary: Tally, names: Sequence[str], settings: ReportSettings, warn: list[Finding]
+def separability_blocks(
+    summary: DatasetSummary, names: Sequence[str], settings: ReportSettings, warn: list[Finding]
 ) -> Iterator[Block]:
     """Whether a simple classifier predicts the labels of texts that it was not trained on."""
     text = next((name for name in ("text", *summary.columns) if name in summary.columns), None)
     texts = [str(row[text] or "") for row in summary.rows] if text and summary.label else []
-    separation = told_apart(texts, list(names), settings.seed) if texts else None
+    separation = classifier_accuracy(texts, list(names), settings.seed) if texts else None
     if separation is None and not summary.label:
         return
     if separation is None:

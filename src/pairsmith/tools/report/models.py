@@ -59,7 +59,7 @@ MEANINGS = {
 Points = list[tuple[float, float]]
 
 
-def little(record: Mapping[str, Any]) -> Iterator[Finding]:
+def reliability_warnings(record: Mapping[str, Any]) -> Iterator[Finding]:
     """Warnings of a training of few steps, and of an evaluation on few rows or on generated texts."""
     steps = record.get("steps")
     settings = record.get("settings") or {}
@@ -92,10 +92,10 @@ def little(record: Mapping[str, Any]) -> Iterator[Finding]:
 def model_lead(record: Mapping[str, Any]) -> list[str]:
     """The lines under a model's title: which step trained it, and how its validation figures changed."""
     sentences = [f"A model trained by the step {shown_text(str(record.get('step', '')), 60)}."]
-    return sentences + [f"{sentence}." for sentence in gains(record)]
+    return sentences + [f"{sentence}." for sentence in validation_changes(record)]
 
 
-def gains(record: Mapping[str, Any]) -> Iterator[str]:
+def validation_changes(record: Mapping[str, Any]) -> Iterator[str]:
     """For each validation figure, its change from the first evaluated step to the step that was kept."""
     points = [point for point in record.get("validation") or [] if isinstance(point, Mapping)]
     kept = next((point for point in points if point.get("step") == record.get("best_step")), None)
@@ -162,12 +162,12 @@ def evaluation_lead(results: Mapping[str, Any]) -> list[str]:
     """The lines under an evaluation's title: which model was evaluated on what, and what the figures mean."""
     about = results.get("about", {})
     step = str(about.get("step", ""))
-    names = {key: model_display_name(str(about[key])) for key in ("model", "data") if about.get(key)}
+    names = _display_names(about)
     title = shown_text(step or "an evaluation", 60)
-    title += f" of the model {shown_text(names['model'], 100)}" if "model" in names else ""
-    title += f" on {shown_text(names['data'], 100)}" if "data" in names else ""
+    title += f" of the model {names['model']}" if "model" in names else ""
+    title += f" on {names['data']}" if "data" in names else ""
     lines = [f"Measured by {title}.", *([MEANINGS[step]] if step in MEANINGS else [])]
-    for table in against(results):  # the first figure, if there is an earlier evaluation
+    if table := comparison_table(results):
         name, verdict, difference, spread = table.rows[0]
         lines.append(f"{table.title}: {name} {difference}, 95 % interval {spread}: {verdict}.")
     return lines
@@ -179,7 +179,8 @@ def evaluation_sections(results: Mapping[str, Any]) -> list[PageSection]:
     blocks: list[Block] = []
     if figures := list(figure_rows(results)):
         blocks.append(Table(["figure", "value", "95 % interval"], figures))
-    blocks += against(results)
+    if table := comparison_table(results):
+        blocks.append(table)
     texts = [
         (shown_text(name, 60), shown_text(value, 200))
         for name, value in results.items()
@@ -187,20 +188,24 @@ def evaluation_sections(results: Mapping[str, Any]) -> list[PageSection]:
     ]
     if texts:
         blocks.append(Facts(texts))
-    names = [
-        (key, shown_text(model_display_name(str(about[key])), 100))
-        for key in ("model", "data")
-        if about.get(key)
-    ]
-    facts = [("step", str(about.get("step", ""))), *names, *_settings(about)]
+    facts = [("step", str(about.get("step", ""))), *_display_names(about).items(), *_settings(about)]
     return [PageSection("Figures", blocks), PageSection("How it was measured", [Facts(facts)])]
 
 
-def against(results: Mapping[str, Any]) -> Iterator[Table]:
-    """A table of the figures minus those of the earlier evaluation that they were compared with, if any."""
-    beside = results.get("against")
-    if not isinstance(beside, Mapping):
-        return
+def _display_names(about: Mapping[str, Any]) -> dict[str, str]:
+    """The names of the evaluated model and of the data, as far as they are recorded."""
+    return {
+        key: shown_text(model_display_name(str(about[key])), 100)
+        for key in ("model", "data")
+        if about.get(key)
+    }
+
+
+def comparison_table(results: Mapping[str, Any]) -> Table | None:
+    """The figures minus those of the earlier evaluation that they were compared with; None without one."""
+    earlier = results.get("against")
+    if not isinstance(earlier, Mapping):
+        return None
     rows = [
         (
             shown_text(name, 60),
@@ -208,36 +213,31 @@ def against(results: Mapping[str, Any]) -> Iterator[Table]:
             f"{comparison['difference']:+.2f}",
             "{:+.2f} to {:+.2f}".format(*comparison["difference_ci"]),
         )
-        for name, comparison in _comparisons(beside)
+        for name, comparison in _comparisons(earlier)
     ]
     if not rows:
-        return
-    folder, model = (str(beside.get(name, "")) for name in ("folder", "model"))
+        return None
+    folder, model = (str(earlier.get(name, "")) for name in ("folder", "model"))
     name = folder.partition("?")[0].rstrip("/").rpartition("/")[2]  # works for a URL without its package, too
-    yield Table(
+    what, items = "a mean over the same queries", "queries"
+    if "suites" in earlier:
+        what, items = "between correlations over the same pairs", "pairs"
+    return Table(
         ["figure", "verdict", "difference", "95 % interval"],
         rows,
         texts=2,
-        note=f"{_HOW_COMPARED['suites' in beside]} Within noise: 0 lies in the interval.",
+        note=f"Each difference is {what} for both models, so that hard and easy {items} affect both alike. "
+        "Within noise: 0 lies in the interval.",
         title=f"Compared with {shown_text(name, 60)} ({shown_text(model, 60)})",
     )
 
 
-_HOW_COMPARED = {
-    False: "Each difference is a mean over the same queries for both models, so that hard and easy queries "
-    "affect both alike.",
-    True: "Each difference is between correlations over the same pairs for both models, so that hard and "
-    "easy pairs affect both alike.",
-}
-"""What a difference is: for rankings of queries (False), and for test sets of pairs (True)."""
-
-
-def _comparisons(beside: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _comparisons(earlier: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The compared figures by name; a figure of a test set of pairs has the set's name before its own."""
-    for name, comparison in beside.items():
+    for name, comparison in earlier.items():
         if isinstance(comparison, Mapping) and "verdict" in comparison:
             yield name, comparison
-    for suite, figures in beside.get("suites", {}).items():
+    for suite, figures in earlier.get("suites", {}).items():
         yield from ((f"{suite} · {name}", figure) for name, figure in figures.items())
 
 

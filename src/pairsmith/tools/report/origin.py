@@ -12,33 +12,30 @@ from pairsmith.tools.report.parts import Facts, Finding, shown_text
 from pairsmith.tools.report.rows import PAIRS, shown_label
 from pairsmith.tools.report.words import settings_in_words
 
-_PARTS = {
-    "label": "how many rows each label has, whether the texts of labels with enough rows differ",
-    "pair": "whether the two texts of a pair are near-copies",
-}
-_READ = (
-    "No check can tell whether the {what} are correct: read the examples, or have people label some rows "
-    "with pairsmith audit."
-)
 
-
-def checked(folder: DatasetFolder, against: Sequence[str]) -> str:
+def checks_in_words(folder: DatasetFolder, against: Sequence[str]) -> str:
     """What the page checks for and what it does not, for the end of the box with the verdict."""
     names = set(folder.schema().names)
     labelled = bool(names & {"label", "score"})
-    checks = [_PARTS["label"]] if labelled else []
-    checks += [_PARTS["pair"]] if any(set(sides) <= names for sides in PAIRS) else []
-    checks += [
-        "whether many texts begin alike",
-        *(["whether rows share text with the evaluation data"] if against else []),
-    ]
-    text = f"Checked: {', '.join(checks)}."
-    if not against:
-        text += (
+    checks = []
+    if labelled:
+        checks.append("how many rows each label has, whether the texts of labels with enough rows differ")
+    if any(set(sides) <= names for sides in PAIRS):
+        checks.append("whether the two texts of a pair are near-copies")
+    checks.append("whether many texts begin alike")
+    unchecked = ""
+    if against:
+        checks.append("whether rows share text with the evaluation data")
+    else:
+        unchecked = (
             " Not checked: whether rows share text with evaluation data, which the option against of "
             "pairsmith report names."
         )
-    return f"{text} {_READ.format(what='labels' if labelled else 'rows')}"
+    return (
+        f"Checked: {', '.join(checks)}.{unchecked} No check can tell whether the "
+        f"{'labels' if labelled else 'rows'} are correct: read the examples, or have people label some rows "
+        "with pairsmith audit."
+    )
 
 
 FEWEST_ROWS = 100
@@ -61,7 +58,7 @@ def verdict(rows: int, findings: Sequence[Finding]) -> str:
     return f"Before you train on these rows, look at {points}:"
 
 
-def lead(folder: DatasetFolder) -> list[str]:
+def dataset_lead(folder: DatasetFolder) -> list[str]:
     """The lines under the title of a data set's page: its card's description, and the number of rows."""
     about = folder.manifest.about
     description = about.description.replace("`", "").strip()

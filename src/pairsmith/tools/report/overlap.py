@@ -1,18 +1,54 @@
-"""The texts of evaluation data, with which the texts of training rows are compared."""
+"""How many rows share text with evaluation data, so that figures measured on these data may be too good."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from pairsmith.core.errors import InputError
+import pyarrow as pa
+
+from pairsmith.core.errors import InputError, redacted
 from pairsmith.core.paths import place
+from pairsmith.data.kinds import Row
 from pairsmith.data.sources import open_source
 from pairsmith.data.squad import official
 from pairsmith.data.sts import is_released, read_sts
-from pairsmith.tools.report.rows import digest, grams, words
+from pairsmith.runs import DatasetFolder, model_display_name
+from pairsmith.tools.report.parts import Block, ExampleRows, Finding, Note, Table, percent, shown_text
+from pairsmith.tools.report.rows import cut_texts, digest, shown_texts, words
 
-FEWEST = 4
+_FEWEST_WORDS = 4
 """Evaluation texts with fewer words are ignored, as they can match by chance."""
+_NGRAM = 8
+"""Number of consecutive words that are compared: two texts hardly share so many by chance."""
 _NO_TEXT = ("id", "qid", "label", "split", "source")
+
+
+class ReferenceTexts(NamedTuple):
+    """Digests of the texts of evaluation data, and of their n-grams of ``_NGRAM`` words.
+
+    Case and punctuation are ignored.
+    """
+
+    texts: frozenset[bytes]
+    ngrams: frozenset[bytes]
+
+
+@dataclass
+class Overlap:
+    """How many rows share text with evaluation data.
+
+    Attributes:
+        whole_texts: number of rows with a text that is also a text of the evaluation data.
+        ngrams: number of rows with a text that shares an n-gram with a text of the evaluation data.
+        rows: number of rows of either kind.
+        first: the first of these rows.
+    """
+
+    whole_texts: int = 0
+    ngrams: int = 0
+    rows: int = 0
+    first: list[Row] = field(default_factory=list)
 
 
 def evaluation_texts(source: str) -> Iterator[str]:
@@ -45,18 +81,95 @@ def _strings(value: Any, name: str) -> Iterator[str]:
             yield from _strings(part, name)
 
 
-def known_texts(source: str) -> tuple[frozenset[bytes], frozenset[bytes]]:
-    """Digests of the texts of evaluation data, and of all sequences of ``GRAM`` consecutive words in them."""
+def reference_texts(source: str) -> ReferenceTexts:
+    """The digests of the texts of evaluation data; refuses data without a text of four words or more."""
     texts: set[bytes] = set()
-    runs: set[bytes] = set()
+    ngrams: set[bytes] = set()
     for text in evaluation_texts(source):
         folded = words(text)
-        if folded.count(" ") + 1 >= FEWEST:
+        if folded.count(" ") + 1 >= _FEWEST_WORDS:
             texts.add(digest(folded))
-            runs.update(grams(folded))
+            ngrams.update(_ngrams(folded))
     if not texts:
         raise InputError(
-            f"--against {source}: no text in it has {FEWEST} words or more, so nothing can be compared; name "
-            "other evaluation data"
+            f"--against {source}: no text in it has {_FEWEST_WORDS} words or more, so nothing can be "
+            "compared; name other evaluation data"
         )
-    return frozenset(texts), frozenset(runs)
+    return ReferenceTexts(frozenset(texts), frozenset(ngrams))
+
+
+def _ngrams(folded: str) -> Iterator[bytes]:
+    """The digests of the n-grams of ``folded``, a text that ``words`` returned."""
+    terms = folded.split(" ")
+    for first in range(len(terms) - _NGRAM + 1):
+        yield digest(" ".join(terms[first : first + _NGRAM]))
+
+
+def count_overlap(
+    folder: DatasetFolder, columns: Sequence[str], references: Mapping[str, ReferenceTexts], examples: int
+) -> dict[str, Overlap]:
+    """By evaluation data, how many rows share text with it, by their texts in ``columns``.
+
+    A row counts once, whatever its number of shared texts. The first ``examples`` of the rows are kept.
+    """
+    overlaps = {name: Overlap() for name in references}
+    for table in (table for split in folder.splits for table in folder.batches(split)):
+        whole_texts: dict[str, set[int]] = {name: set() for name in references}
+        ngrams: dict[str, set[int]] = {name: set() for name in references}
+        for column in columns:
+            for row, text in enumerate(table.column(column).to_pylist()):
+                folded = words(text or "")
+                of_text, of_ngrams = digest(folded), set(_ngrams(folded))
+                for name, reference in references.items():
+                    if of_text in reference.texts:
+                        whole_texts[name].add(row)
+                    if not of_ngrams.isdisjoint(reference.ngrams):
+                        ngrams[name].add(row)
+        for name, overlap in overlaps.items():
+            either = sorted(whole_texts[name] | ngrams[name])
+            overlap.whole_texts += len(whole_texts[name])
+            overlap.ngrams += len(ngrams[name])
+            overlap.rows += len(either)
+            kept = pa.array(either[: max(examples - len(overlap.first), 0)], pa.int64())
+            overlap.first += map(cut_texts, table.take(kept).to_pylist())
+    return overlaps
+
+
+def overlap_blocks(
+    overlaps: Mapping[str, Overlap], total: int, columns: Sequence[str], warn: list[Finding]
+) -> Iterator[Block]:
+    """How many of the ``total`` rows share text with each evaluation data, and the first of these rows."""
+    short = {source: model_display_name(source) for source in overlaps}
+    often = Counter(short.values())  # two sources in different folders may have the same name
+    names = {
+        source: shown_text(name if often[name] == 1 else redacted(source), 100)
+        for source, name in short.items()
+    }
+    rows = []
+    for source, overlap in overlaps.items():
+        name = names[source]
+        sentence = (
+            f"{overlap.rows:,} of {total:,} rows contain a text of {name}, or {_NGRAM} consecutive words of "
+            "a text"
+        )
+        yield Note(f"{sentence}.")
+        if overlap.rows:
+            warn.append(
+                Finding(
+                    f"{sentence}; figures measured on this data may be too good",
+                    "Remove these rows before you train on them, or evaluate on other data.",
+                )
+            )
+        counts = (f"{n:,} of {total:,} ({percent(n, total)})" for n in (overlap.whole_texts, overlap.ngrams))
+        rows.append((name, *counts))
+    yield Table(
+        ["evaluation data", "rows with the same text", f"rows with the same {_NGRAM} consecutive words"],
+        rows,
+        note="All rows are examined, and each column counts a row at most once. Texts are compared without "
+        f"case and punctuation. Texts of the evaluation data with fewer than {_FEWEST_WORDS} words are "
+        "ignored.",
+    )
+    for source, overlap in overlaps.items():
+        if overlap.first:
+            title = f"The first rows that share text with {names[source]}:"
+            yield ExampleRows(title, [("", shown_texts(row, columns)) for row in overlap.first])

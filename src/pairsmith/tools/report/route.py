@@ -3,6 +3,7 @@
 folder -> the rows, model or figures in it -> sections of the page -> report.html
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,14 +22,13 @@ from pairsmith.tools.report.dataset import dataset_sections
 from pairsmith.tools.report.models import (
     evaluation_lead,
     evaluation_sections,
-    little,
     model_lead,
     model_sections,
+    reliability_warnings,
 )
-from pairsmith.tools.report.origin import FEWEST_ROWS, checked, lead, verdict
-from pairsmith.tools.report.overlap import known_texts
+from pairsmith.tools.report.origin import FEWEST_ROWS, checks_in_words, dataset_lead, verdict
+from pairsmith.tools.report.overlap import ReferenceTexts, reference_texts
 from pairsmith.tools.report.parts import Finding, Page, render_page, shown_text
-from pairsmith.tools.report.rows import Known
 from pairsmith.tools.report.traces import check_traces
 from pairsmith.tools.report.whole_run import RESULTS, RUN_RECORD, TRAINING_RECORD, run_page
 from pairsmith.tools.settings import ReportSettings
@@ -65,7 +65,7 @@ def report(settings: ReportSettings, run: Run) -> Place:
     )
     with recorded(run, identity, REPORT_RECORD, any_work=True) as save:
         save()  # first, so that the record shows which tool writes into the folder
-        references = {name: known_texts(name) for name in settings.against}
+        references = {name: reference_texts(name) for name in settings.against}
         encoder = None
         if settings.encoder:
             from pairsmith.models.sentence_encoder import load_sentence_encoder
@@ -111,7 +111,10 @@ def record_name(folder: Place) -> str:
 
 
 def page_of(
-    folder: Place, settings: ReportSettings, references: Known, encoder: "SentenceTransformer | None"
+    folder: Place,
+    settings: ReportSettings,
+    references: Mapping[str, ReferenceTexts],
+    encoder: "SentenceTransformer | None",
 ) -> Page:
     """The page about a folder; ``references`` and ``encoder`` are as for ``dataset_sections``."""
     kind, name = record_name(folder), shown_text(folder.name or str(folder), 100)
@@ -123,9 +126,9 @@ def page_of(
             name,
             sections,
             warn,
-            lead(rows),
+            dataset_lead(rows),
             verdict(rows.rows, warn),
-            checked(rows, settings.against) if rows.rows else "",
+            checks_in_words(rows, settings.against) if rows.rows else "",
             proves_little=0 < rows.rows < FEWEST_ROWS,
         )
     if kind == RUN_RECORD:
@@ -138,7 +141,7 @@ def page_of(
         warn.append(
             Finding(f"the {what} in {folder} is not finished", "Give the same command again to finish it.")
         )
-    warn += little(record)
+    warn += reliability_warnings(record)
     if kind == TRAINING_RECORD:
         return Page(name, model_sections(record), warn, model_lead(record))
     if complete.get("step") == "evaluate classification" and "labels" in record:

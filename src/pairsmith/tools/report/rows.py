@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from pairsmith.data.tasks.spec import label_text
 from pairsmith.data.text.words import count_words, words_or_letters
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.seeds import generator
+from pairsmith.tools.report.parts import column_words, shown_text
 
 _NOT_TEXT = {"id", "label", "title", "source", "chunk", "kind"}
 """Text columns that hold names; columns whose name ends in ``_id`` hold names, too."""
@@ -31,34 +32,12 @@ _MOST_COUNTED = 10_000
 """Further labels are counted as ``OTHERS``, so that a label column of long texts cannot fill the memory."""
 OTHERS = "(others)"
 """Stands for all labels that are not shown by themselves."""
-GRAM = 8
-"""Number of consecutive words that are compared: two texts hardly share so many by chance."""
-LOOKED_AT = 4_000
+MOST_CHARACTERS = 4_000
 """Texts in the sample are cut to this many characters."""
-
-Known = Mapping[str, tuple[frozenset[bytes], frozenset[bytes]]]
-"""For each evaluation set, the digests of its texts (``digest(words(text))``) and their ``grams``."""
-
-
-@dataclass
-class Shared:
-    """How many rows share text with an evaluation set; case and punctuation are ignored.
-
-    Attributes:
-        whole_texts: number of rows with a text that is also a text of the evaluation set.
-        runs: number of rows with a text that shares ``GRAM`` consecutive words with a text of the set.
-        rows: number of rows of either kind.
-        first: the first of these rows.
-    """
-
-    whole_texts: int = 0
-    runs: int = 0
-    rows: int = 0
-    first: list[Row] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Tally:
+class DatasetSummary:
     """Counts over all rows, and the sample."""
 
     columns: Sequence[str]  # names of the text columns
@@ -70,7 +49,6 @@ class Tally:
     sources: Mapping[str, int]  # how many rows each source of a mixture has
     lengths: Mapping[str, NDArray[np.int64]]  # for each text column, the number of words in each row
     distinct: Mapping[str, int]  # for each text column, the number of distinct texts
-    shared: Mapping[str, Shared]  # for each evaluation set, how many of all rows share text with it
     rows: Sequence[Row]  # the sample, in the order of the data set
 
     def label_of(self, row: Row) -> str:
@@ -81,12 +59,8 @@ class Tally:
         return name if any(name in split for split in self.labels.values()) else OTHERS
 
 
-def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, examples: int = 0) -> Tally:
-    """Count the rows of all splits of a finished folder, and draw a sample, uniformly from all rows.
-
-    Of the rows that share text with one of the ``references``, which are evaluation sets, the first
-    ``examples`` are kept.
-    """
+def summarize(folder: DatasetFolder, *, sample: int, seed: int) -> DatasetSummary:
+    """Count the rows of all splits of a finished folder, and draw a sample, uniformly from all rows."""
     schema = folder.schema() if folder.splits else pa.schema([])
     strings = [column.name for column in schema if pa.types.is_string(column.type)]
     columns = [name for name in strings if name not in _NOT_TEXT and not name.endswith("_id")]
@@ -98,15 +72,14 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
     sources = Counter[str]()
     lengths: dict[str, list[NDArray[np.int64]]] = {name: [] for name in columns}
     seen: dict[str, set[bytes]] = {name: set() for name in columns}
-    shared = {name: Shared() for name in references}
     rows = list[Row]()
     for split, table, drawn in with_sample(folder, sample, generator(seed, "report")):
         if label is not None:
             own, most = labels[split], MOST_LABELS if label in numbers else _MOST_COUNTED
-            for value, number in _times(table.column(label)):
+            for value, number in _value_counts(table.column(label)):
                 own[value if value in own or len(own) <= most else OTHERS] += number
         if "source" in strings:
-            sources.update(dict(_times(table.column("source"))))
+            sources.update(dict(_value_counts(table.column("source"))))
         for name, parts in numbers.items():
             values = np.asarray(table.column(name).to_numpy(), np.float64)
             parts.append(values[np.isfinite(values)])
@@ -114,22 +87,19 @@ def tally(folder: DatasetFolder, references: Known, *, sample: int, seed: int, e
             texts = [text or "" for text in table.column(name).to_pylist()]
             lengths[name].append(np.array(list(map(count_words, texts)), np.int64))
             seen[name].update(map(digest, texts))
-        if references:
-            _compare(shared, table, columns, references, examples)
-        rows += map(_cut, drawn)
+        rows += map(cut_texts, drawn)
     different = {value for own in labels.values() for value in own}
     if not different or (label in numbers and len(different) > MOST_LABELS):
         label = None
-    return Tally(
+    return DatasetSummary(
         columns,
         label,
         {name: np.concatenate(parts) for name, parts in numbers.items() if parts and name != label},
         folder.split_rows,
-        _commonest(labels) if label else {},
+        _rare_labels_merged(labels) if label else {},
         dict(sources.most_common()),
         {name: np.concatenate(parts) for name, parts in lengths.items() if parts},
         {name: len(texts) for name, texts in seen.items()},
-        shared,
         rows,
     )
 
@@ -150,45 +120,21 @@ def with_sample(
             place += table.num_rows
 
 
-def _cut(row: Row) -> Row:
-    """A row with its texts cut to ``LOOKED_AT`` characters."""
+def cut_texts(row: Row) -> Row:
+    """A row with its texts cut to ``MOST_CHARACTERS`` characters."""
     return {
-        name: value[:LOOKED_AT] if isinstance(value, str) and name not in _LABELS else value
+        name: value[:MOST_CHARACTERS] if isinstance(value, str) and name not in _LABELS else value
         for name, value in row.items()
     }
 
 
-def _compare(
-    shared: Mapping[str, Shared], table: pa.Table, columns: Sequence[str], references: Known, examples: int
-) -> None:
-    """Add to ``shared`` the rows of ``table`` that share text with each evaluation set, each row once."""
-    whole_texts: dict[str, set[int]] = {name: set() for name in references}
-    runs: dict[str, set[int]] = {name: set() for name in references}
-    for column in columns:
-        for row, text in enumerate(table.column(column).to_pylist()):
-            folded = words(text or "")
-            itself, own = digest(folded), set(grams(folded))
-            for name, (texts, known_runs) in references.items():
-                if itself in texts:
-                    whole_texts[name].add(row)
-                if not own.isdisjoint(known_runs):
-                    runs[name].add(row)
-    for name, overlap in shared.items():
-        either = sorted(whole_texts[name] | runs[name])
-        overlap.whole_texts += len(whole_texts[name])
-        overlap.runs += len(runs[name])
-        overlap.rows += len(either)
-        kept = either[: max(examples - len(overlap.first), 0)]
-        overlap.first += [_cut(row) for row in table.take(pa.array(kept, pa.int64())).to_pylist()]
-
-
-def _times(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
+def _value_counts(column: pa.ChunkedArray) -> Iterator[tuple[str, int]]:
     """How often each value occurs in a column."""
     for entry in pc.value_counts(column).to_pylist():
         yield shown_label(entry["values"]), entry["counts"]
 
 
-def _commonest(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
+def _rare_labels_merged(labels: Mapping[str, Counter[str]]) -> dict[str, Counter[str]]:
     """The label counts with at most ``MOST_LABELS`` labels; the rarest are merged into ``OTHERS``."""
     totals = sum(labels.values(), Counter[str]())
     rest = totals.pop(OTHERS, 0)
@@ -235,13 +181,6 @@ def words(text: str) -> str:
     return " ".join(words_or_letters(text))
 
 
-def grams(folded: str) -> Iterator[bytes]:
-    """The digests of all sequences of ``GRAM`` consecutive words of ``folded``, which ``words`` returned."""
-    terms = folded.split(" ")
-    for first in range(len(terms) - GRAM + 1):
-        yield digest(" ".join(terms[first : first + GRAM]))
-
-
 def row_texts(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
     """The texts of a row, each with its column's name; the answers of a question are joined into one text."""
     texts = [(name, str(row.get(name) or "")) for name in columns]
@@ -249,3 +188,8 @@ def row_texts(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
     if isinstance(answers, Mapping):
         texts.append(("answers", " | ".join(str(answer or "") for answer in answers.get("text") or [])))
     return texts
+
+
+def shown_texts(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
+    """The texts of a row as the page shows them, each with its column's name."""
+    return [(column_words(name), shown_text(text)) for name, text in row_texts(row, columns)]

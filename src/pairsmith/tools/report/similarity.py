@@ -53,7 +53,7 @@ def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") ->
     return PairSimilarity("cosine", values)
 
 
-def confused(values: Float64s, labels: Sequence[str]) -> list[tuple[str, str, float]]:
+def similar_labels(values: Float64s, labels: Sequence[str]) -> list[tuple[str, str, float]]:
     """Neighbouring numeric labels of which the pairs with the higher one are hardly more similar.
 
     Returns:
@@ -87,7 +87,7 @@ def _neighbours(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
                 yield low, higher
 
 
-def told_apart(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[float, float] | None:
+def classifier_accuracy(texts: Sequence[str], labels: Sequence[str], seed: int) -> tuple[float, float] | None:
     """The cross-validated accuracy of a simple text classifier, and the share of the commonest label.
 
     Both are within [0, 1]; None if fewer than two labels have enough rows.

@@ -9,7 +9,7 @@ from pairsmith.core.folder_kinds import read_record
 from pairsmith.core.paths import MANIFEST, Place, size_of
 from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
-from pairsmith.tools.report.models import MEANINGS, figure_rows, gains
+from pairsmith.tools.report.models import MEANINGS, figure_rows, validation_changes
 from pairsmith.tools.report.parts import Block, Finding, Note, Page, PageSection, Table, number, shown_text
 from pairsmith.tools.report.words import step_in_words
 
@@ -17,8 +17,10 @@ RUN_RECORD, TRAINING_RECORD, RESULTS = "run.json", "training.json", "results.jso
 OWN_PAGES = ("report.json", "audit.json")
 """Records of the steps that have pages or results of their own."""
 
-_SHOWN = ("Examples", "Labels", "Texts and labels", "Rejected rows", "Training", "Figures")
-_MADE = ("How it was made", "How it was measured")
+_SHOWN = {
+    "Examples", "Labels", "Texts and labels", "Rejected rows", "Training", "Figures", "How it was made",
+    "How it was measured",
+}  # fmt: skip
 """The sections of a step's own page that are repeated on the page of the run, by their titles."""
 _COUNTS = {"count", "pairs", "queries", "documents", "rows", "trained_on"}
 """Numbers in ``results.json`` that are counts, not figures."""
@@ -60,7 +62,7 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
     for step in steps:
         lines = [f"{step_in_words(step.kind)}." if step.kind else "", *step.page.lead]
         sections.append(PageSection(step.name, [Note(line) for line in lines if line], level=2))
-        sections += [_short(section) for section in step.page.sections if section.title in (*_SHOWN, *_MADE)]
+        sections += [_without_examples(section) for section in step.page.sections if section.title in _SHOWN]
     total = clock(sum(spent.get(name, 0.0) for name in finished))
     description = " ".join(str(record.get("description", "")).split())
     count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
@@ -113,29 +115,27 @@ def _steps(
 
 def _outcome(step: Place) -> tuple[str, str]:
     """The kind of a step and what it made, in words; both are empty if its record cannot be read."""
-    for file in (MANIFEST, TRAINING_RECORD, RESULTS):
-        if size_of(step / file) is None:
-            continue
-        try:
-            record = read_record(step / file)
-        except FolderError:
-            break
-        if file == MANIFEST:
-            counts = record.get("counts", {})
-            rejects = f", {counts['rejects']:,} rejected" if counts.get("rejects") else ""
-            return str(record.get("step", "")), f"{counts.get('rows', 0):,} rows{rejects}"
-        if file == TRAINING_RECORD:
-            outcome = "; ".join(gains(record))
-            if isinstance(record.get("texts"), dict):  # a classifier is not trained in steps
-                texts = record["texts"]
-                outcome = f"a classifier, trained on {sum(texts.values()):,} texts with {len(texts)} labels"
-            steps = record.get("steps", 0)
-            times = "step" if steps == 1 else "steps"
-            return str(record.get("step", "")), outcome or f"a model, trained in {steps:,} {times}"
-        return str(record.get("about", {}).get("step", "")), "; ".join(
-            f"{name} {value}" for name, value, _ in _main_figures(record)[:3]
-        )
-    return "", ""
+    records = (step / file for file in (MANIFEST, TRAINING_RECORD, RESULTS))
+    path = next((record for record in records if size_of(record) is not None), None)
+    if path is None:
+        return "", ""
+    try:
+        record = read_record(path)
+    except FolderError:
+        return "", ""
+    if path.name == RESULTS:
+        figures = (f"{name} {value}" for name, value, _ in _main_figures(record)[:3])
+        return str(record.get("about", {}).get("step", "")), "; ".join(figures)
+    kind = str(record.get("step", ""))
+    if path.name == MANIFEST:
+        counts = record.get("counts", {})
+        rejects = f", {counts['rejects']:,} rejected" if counts.get("rejects") else ""
+        return kind, f"{counts.get('rows', 0):,} rows{rejects}"
+    if isinstance(texts := record.get("texts"), dict):  # a classifier is not trained in steps
+        return kind, f"a classifier, trained on {sum(texts.values()):,} texts with {len(texts)} labels"
+    steps = record.get("steps", 0)
+    trained = f"a model, trained in {steps:,} {'step' if steps == 1 else 'steps'}"
+    return kind, "; ".join(validation_changes(record)) or trained
 
 
 def _main_figures(results: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -157,8 +157,8 @@ def _table(steps: Sequence[StepOfRun], spent: Mapping[str, float]) -> Table:
     return Table(["step", "what it does", "what it made", "time"], rows, texts=3)
 
 
-def _short(section: PageSection) -> PageSection:
-    """A section without examples, as the page of a run shows it; the section "Examples" is kept whole."""
+def _without_examples(section: PageSection) -> PageSection:
+    """A section without example rows; the section "Examples" is kept whole."""
     if section.title == "Examples":
         return section
     return PageSection(section.title, [block for block in section.blocks if block.kind != "examples"])
