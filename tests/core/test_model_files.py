@@ -8,7 +8,7 @@ from transformers.utils import logging
 from pairsmith.core import model_files
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.folder_kinds import folder_kind
-from pairsmith.core.model_files import check_model_folder, pick_device, quiet_loading
+from pairsmith.core.model_files import check_model_folder, damage, pick_device, quiet_loading
 from pairsmith.core.model_names import model_revision
 
 
@@ -115,8 +115,17 @@ def test_a_folder_lacks_its_files_in_words(tmp_path):
         "model mine: the folder holds no tokenizer (tokenizer.json); "
         "save it there with tokenizer.save_pretrained(FOLDER)"
     )
+    (tmp_path / "training.json").write_text(json.dumps({"step": "infuse", "complete": True}))
+    assert fault() == (
+        "model mine: the folder holds no tokenizer (tokenizer.json); "
+        "rerun the command that trained it, or copy or download the folder again"
+    )
     (tmp_path / "vocab.txt").touch()
     check_model_folder(tmp_path, "mine")
+    (tmp_path / "config.json").unlink()
+    assert fault().endswith(
+        "no config.json; rerun the command that trained it, or copy or download the folder again"
+    )
 
 
 @pytest.mark.parametrize(
@@ -147,6 +156,21 @@ def test_a_folder_of_another_step_is_named_as_what_it_is(tmp_path, name, record,
     for refusing in (partial(check_model_folder, tmp_path, "mine"), partial(model_revision, str(tmp_path))):
         with pytest.raises(ModelError, match=f"this is {message}"):
             refusing()
+
+
+def test_a_file_that_is_damaged_or_missing_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    assert damage(tmp_path) == ""
+    again = "; rerun the command that trained it, or copy or download the folder again"
+    (tmp_path / "training.json").write_text(
+        json.dumps({"files": {"config.json": "", "model.safetensors": ""}})
+    )
+    assert damage(tmp_path) == f"its file model.safetensors is missing{again}"
+    (tmp_path / "model.safetensors").write_bytes(b"short")
+    assert damage(tmp_path).startswith("its file model.safetensors is damaged (")
+    (tmp_path / "config.json").write_text("{")
+    assert damage(tmp_path).startswith("its file config.json is damaged (")
+    assert damage(tmp_path).endswith(again)
 
 
 def test_files_of_other_programs_name_no_kind(tmp_path):

@@ -10,13 +10,13 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from pairsmith.core.errors import ModelError, SettingsError, first_line
-from pairsmith.core.folder_kinds import A_MODEL, folder_kind
+from pairsmith.core.folder_kinds import A_MODEL, folder_kind, json_object
 from pairsmith.core.paths import Place
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
@@ -203,9 +203,9 @@ def check_model_folder(folder: Path, name: str) -> None:
     """
     refuse_no_model(folder, name)
     if not (folder / "config.json").is_file():
-        raise ModelError(
-            f"model {name}: the folder holds no config.json; give a folder saved by transformers"
-        )
+        trained = (folder / "training.json").is_file()
+        remedy = _MAKE_AGAIN if trained else "give a folder saved by transformers"
+        raise ModelError(f"model {name}: the folder holds no config.json; {remedy}")
     if not weight_files(folder):
         raise ModelError(
             f"model {name}: the folder holds no weights (model.safetensors); give a folder saved by "
@@ -231,10 +231,15 @@ def refuse_no_model(folder: Path, name: str) -> None:
 def damage(folder: Path) -> str:
     """What is wrong with the first damaged file of a model folder, and what to do; empty if none is damaged.
 
-    JSON files have to be JSON, and safetensors files as long as their headers say.
+    JSON files have to be JSON, safetensors files as long as their headers say, and all files that a training
+    recorded have to be there.
     """
     from safetensors import SafetensorError, safe_open
 
+    recorded = json_object(folder / "training.json").get("files")
+    for name in recorded if isinstance(recorded, dict) else ():
+        if not (folder / name).is_file():
+            return f"its file {name} is missing; {_MAKE_AGAIN}"
     for file in sorted([*folder.glob("*.json"), *folder.glob("*/*.json"), *weight_files(folder)]):
         try:
             if file.suffix == ".json":
@@ -264,13 +269,12 @@ def check_module_folder(folder: Path, name: str) -> None:
         _check_tokenizer([folder, transformer], name)
 
 
-def _check_tokenizer(folders: Iterable[Path], name: str) -> None:
+def _check_tokenizer(folders: Sequence[Path], name: str) -> None:
     """Raise a ``ModelError`` if none of a model's folders contains the vocabulary of a tokenizer."""
     if not any((folder / file).is_file() for folder in folders for file in _TOKENIZERS):
-        raise ModelError(
-            f"model {name}: the folder holds no tokenizer (tokenizer.json); "
-            "save it there with tokenizer.save_pretrained(FOLDER)"
-        )
+        trained = any((folder / "training.json").is_file() for folder in folders)
+        remedy = _MAKE_AGAIN if trained else "save it there with tokenizer.save_pretrained(FOLDER)"
+        raise ModelError(f"model {name}: the folder holds no tokenizer (tokenizer.json); {remedy}")
 
 
 def weight_files(folder: Path) -> list[Path]:

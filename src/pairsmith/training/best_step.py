@@ -156,7 +156,7 @@ class BestStepCallback(TrainerCallback):
     def _train(self, make_trainer: Callable[[Path], Any], scratch: Path) -> None:
         """Make the steps after the latest checkpoint; the trainer works in ``scratch`` if none are kept."""
         kept = self.checkpoints
-        start = kept.latest(self.total) if kept else None
+        start = kept.latest(self.total, self.progress.say) if kept else None
         trainer = make_trainer(kept.folder if kept else scratch)
         step = -1
         if start:

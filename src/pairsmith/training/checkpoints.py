@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,16 +115,19 @@ class Checkpoints:
                     if other.parent.name != checkpoint.name:
                         _remove(other)
 
-    def latest(self, total: int) -> tuple[Path, BestSoFar] | None:
+    def latest(self, total: int, say: Callable[[str], None]) -> tuple[Path, BestSoFar] | None:
         """The latest complete checkpoint before step ``total``, or None.
 
         A checkpoint of the last step is not used, as the trainer fails if no step is left. Incomplete
-        checkpoints that are newer than the result are removed.
+        checkpoints that are newer than the result are removed. ``say`` is called with a message about each
+        that was complete and has changed since.
         """
         self._download()
         for path in sorted(self.folder.glob("checkpoint-*"), key=_step, reverse=True):
             results = _read(path)
             if results is None:
+                if (path / CHECKPOINT_RECORD).is_file():
+                    say(f"{path.name} is damaged, and cannot be continued from")
                 shutil.rmtree(path, ignore_errors=True)
             elif _step(path) < total:
                 return path, results
