@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import torch
 
 from pairsmith.core.errors import InputError, MissingExtra, SettingsError, WorkerError
 from pairsmith.core.model_files import pick_device
-from pairsmith.models.language.waits import Waits
+from pairsmith.models.language.waits import wait_to_retry
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.ray_executor import Actor, _answers
 from pairsmith.runs.work import Done, LostItem
@@ -133,6 +134,10 @@ def test_workers_take_one_gpu_after_the_other(tmp_path):
     assert sorted(outcome.result for outcome in outcomes) == [(0, "cuda:0"), (1, "cuda:1"), (2, "cuda:0")]
 
 
+def wait_for_server(url):
+    wait_to_retry(0.0, url, "503 no room", told=True, asked=False, stopped=threading.Event())
+
+
 class OfBusyServer:
     """Work in which each of two workers has the same fault of a server."""
 
@@ -141,7 +146,7 @@ class OfBusyServer:
 
     def __call__(self, worker):
         def work(item, advance):
-            Waits().wait(0.0, "http://busy.example", "503 no room", told=True, asked=False)
+            wait_for_server("http://busy.example")
             (self.marks / str(worker)).touch()
             while len(list(self.marks.iterdir())) < 2:
                 os.sched_yield()
@@ -157,7 +162,7 @@ class UntilTold:
 
     def __call__(self, worker):
         def work(item, advance):
-            Waits().wait(0.0, "http://full.example", "503 no room", told=True, asked=False)
+            wait_for_server("http://full.example")
             deadline = time.monotonic() + 30
             while not self.mark.exists() and time.monotonic() < deadline:
                 os.sched_yield()
