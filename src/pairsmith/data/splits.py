@@ -138,7 +138,12 @@ def folder_files(path: Place) -> list[Place]:
             try:
                 record = json.loads(manifest.read_text(encoding="utf-8"))
                 complete = record.get("complete")
-                listed = {file["path"] for shard in record.get("shards", ()) for file in shard["files"]}
+                listed = {
+                    file["path"]
+                    for shard in record.get("shards", ())
+                    for file in shard["files"]
+                    if file.get("rows") != 0
+                }
             except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
                 raise InputError(
                     f"{manifest} cannot be read; if pairsmith wrote it, rerun the command that writes the "
