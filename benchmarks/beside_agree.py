@@ -157,7 +157,7 @@ def compare_texts(checkout: Path, model: str, sentences: Sequence[str]) -> dict[
                 counts["same"] += 1
             else:
                 differing.append({"theirs": text, "ours": group.text})
-            request.ended(number, group, task)
+            request.accept_or_reject(number, group, task)
     counts["rows of theirs"] = len(rows)
     counts["rows of ours"] = sum(len(request.texts) for request in requests.values())
     kept = {(row.text_a, row.text_b.strip(), str(row.label)) for row in rows}

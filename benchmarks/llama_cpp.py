@@ -188,19 +188,19 @@ def killed(file: Path, inputs: Path, given: dict[str, Any], out: Path) -> dict[s
         whole = generate(settings, Run(out / "whole", Progress(every=60)))
         assert whole is not None
         seconds = time.monotonic() - begun
-        real, answered = RemoteModel._answer, 0
+        real, answered = RemoteModel._response, 0
         kill_at = [2 * asked(out / "whole") // 3, asked(out / "whole") // 3]
 
-        def dying(self: RemoteModel, url: str, body: dict[str, Any]) -> tuple[str, float | None]:
+        def dying(self: RemoteModel, url: str, body: dict[str, Any]) -> str:
             nonlocal answered
             if kill_at and answered >= kill_at[-1]:
                 kill_at.pop()
                 server.kill()
-            answer = real(self, url, body)
-            answered += answer[1] is None
-            return answer
+            response = real(self, url, body)
+            answered += 1
+            return response
 
-        RemoteModel._answer = dying  # type: ignore[method-assign]
+        RemoteModel._response = dying  # type: ignore[method-assign]
         remote.WAIT = 0.05  # the server is started again once all tries have failed, so waiting gains nothing
         kills = 0
         while True:
@@ -210,7 +210,7 @@ def killed(file: Path, inputs: Path, given: dict[str, Any], out: Path) -> dict[s
             except RemoteError:
                 kills += 1
                 server.start()
-        RemoteModel._answer = real  # type: ignore[method-assign]
+        RemoteModel._response = real  # type: ignore[method-assign]
     assert again is not None
     rows = again.table().to_pylist()
     return {

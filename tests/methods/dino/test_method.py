@@ -113,7 +113,7 @@ def test_a_text_that_is_none_is_tried_again_and_then_given_up(text, name, reason
 def test_a_text_that_the_model_ended_itself_is_none():
     """A server's model can, though the draws of the route leave the end out."""
     (request,) = pair_requests(spec(labels=(("1", ()),)), ["x"], 1)
-    request.ended(3, Group((1,), (), 0, [2, 3], "done", "end"), spec())
+    request.accept_or_reject(3, Group((1,), (), 0, [2, 3], "done", "end"), spec())
     assert request.texts == {}
     judged = request.rejects[3]
     assert (judged.id, judged.filter) == (f"{request.id}-try-3", "no end")
@@ -250,7 +250,7 @@ def test_a_copy_of_the_first_text_takes_no_place():
 def test_a_copy_is_one_of_what_the_model_was_shown_too(first):
     (request,) = pair_requests(spec(labels=(("1", ()),)), [first], 1)
     for number, text in enumerate(["Say 'it' all", "Say it all", "say 'it' all"]):
-        request.ended(number, Group((1,), (), 0, text=text, ending="stop"), spec())
+        request.accept_or_reject(number, Group((1,), (), 0, text=text, ending="stop"), spec())
     assert [request.rejects[0].filter, *request.rejects] == ["copy", 0]
     assert request.texts == {1: "Say it all", 2: "say 'it' all"}
 

@@ -258,4 +258,4 @@ def test_prompts_of_very_different_lengths_are_computed_apart_on_a_cpu(tiny_gpt2
     session = model.session(8, prompts, 1)
     session.prefill(prompts)
     assert computed == [[69, 70, 88, 90], [3, 4, 19, 20]]  # 20 and 34 tokens of padding
-    assert sorted(session._logits) == sorted(prompts)
+    assert sorted(session._prompts) == sorted(prompts)

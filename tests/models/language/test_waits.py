@@ -33,7 +33,7 @@ def told(caplog):
 
 def told_once(url, fault, *, told):
     """A request whose wait is over at once."""
-    waits.wait_to_retry(0.0, url, fault, told=told, asked=False, stopped=threading.Event())
+    waits.wait_to_retry(0.0, url, fault, report=told, by_server=False, stopped=threading.Event())
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ ON_A_TERMINAL = """
 from pairsmith.core.progress import Progress
 from threading import Event
 from pairsmith.models.language.waits import wait_to_retry
-how = {"told": True, "asked": False, "stopped": Event()}
+how = {"report": True, "by_server": False, "stopped": Event()}
 with Progress().task("writing", 2, "pairs") as bar:
     bar.advance()
     wait_to_retry(0.0, "http://busy.example", "503 no room", **how)

@@ -265,7 +265,7 @@ def write(
         for group in decoder.finished():
             request, number = tries.pop(group)
             request.running -= 1
-            request.ended(number, group, task)  # accepts or rejects the text
+            request.accept_or_reject(number, group, task)
             begin_tries(request, group.prompts)
             begin_requests()
     return GeneratedRows.of(begun, task)

@@ -76,14 +76,18 @@ def loss_of(encoder: SentenceTransformer, objective: Objective, scale: float) ->
     The loss ``cosine`` is the mean of (cos(u1, u2) - score)² over the pairs of a batch (D10). In the losses
     of all other objectives, ``scale`` multiplies the cosines.
     """
-    if objective == "cosine":
-        return EncodedByLength(encoder, losses.CosineSimilarityLoss(encoder))
-    scaled = {"cosent": losses.CoSENTLoss, "angle": losses.AnglELoss}
-    if objective in scaled:
-        return EncodedByLength(encoder, scaled[objective](encoder, scale=scale))
-    # With several processes, the texts of all of them are negatives.
-    together = Processes.current().size > 1
-    loss = losses.MultipleNegativesRankingLoss(encoder, scale=scale, gather_across_devices=together)
+    loss: Any
+    match objective:
+        case "cosine":
+            loss = losses.CosineSimilarityLoss(encoder)
+        case "cosent":
+            loss = losses.CoSENTLoss(encoder, scale=scale)
+        case "angle":
+            loss = losses.AnglELoss(encoder, scale=scale)
+        case "contrastive" | "simcse":
+            # With several processes, the texts of all of them are negatives.
+            together = Processes.current().size > 1
+            loss = losses.MultipleNegativesRankingLoss(encoder, scale=scale, gather_across_devices=together)
     return EncodedByLength(encoder, loss)
 
 

@@ -58,10 +58,10 @@ class TextRequest:
         """Try ``number`` as a group with its own random stream; ``prompts`` are the tokens of all prompts."""
         return Group(prompts[0], prompts[1:], stream_key(self.id, number))
 
-    def ended(self, number: int, written: Group, task: TaskSpec) -> None:
+    def accept_or_reject(self, number: int, group: Group, task: TaskSpec) -> None:
         """Accept or reject the text of try ``number``; copies and repeats do not count as texts (D4, D6)."""
-        text = written.text.strip()
-        if fault := self._fault(written):
+        text = group.text.strip()
+        if fault := self._fault(group):
             self.reject(number, *fault, text, task)
             return
         self.texts[number] = text
@@ -72,13 +72,11 @@ class TextRequest:
                 self.reject(tried, DUPLICATE, "repeats the text of an earlier try", same, task)
                 del self.texts[tried]
 
-    def _fault(self, written: Group) -> TextFault | None:
+    def _fault(self, group: Group) -> TextFault | None:
         """The name of the filter that rejects a text, with the reason; None if the text is accepted."""
-        if fault := fault_of_text(
-            written.text, written.ending, lambda character: character not in _UNREADABLE
-        ):
+        if fault := fault_of_text(group.text, group.ending, lambda character: character not in _UNREADABLE):
             return fault
-        if self.input is not None and written.text.strip() in (self.input.strip(), quotable(self.input)):
+        if self.input is not None and group.text.strip() in (self.input.strip(), quotable(self.input)):
             return COPY, "the text repeats the first text"
         return None
 

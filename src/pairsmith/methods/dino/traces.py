@@ -67,7 +67,7 @@ def traces(
             continue
         decoder.add(request.group(0, prompts))
         (written,) = decoder.finished()
-        request.ended(0, written, task)
+        request.accept_or_reject(0, written, task)
         rejected = request.rejects[0].reason if request.rejects else ""
         text = request.texts.get(0, written.text)
         tokens = tuple(_token(model, draw) for draw in draws)

@@ -167,10 +167,11 @@ def _grouped_by_piece(
 
 
 def _multiplied_pieces(needed: Tensor, count: int) -> tuple[slice | Tensor, Tensor, int]:
-    """The pieces of a store of ``count`` to multiply, where each ``needed`` piece is in them, their number.
+    """Choose the pieces of a store that take part in a product; the store has ``count`` pieces.
 
-    A slice up to the last piece that is needed is a view. If few pieces before it are needed, it is faster to
-    copy those few.
+    ``needed``, ``(rows,)``, is the piece of each row. Returns the chosen pieces, the index of each row's
+    piece among them, and their number. A slice up to the last piece that is needed is a view. If few pieces
+    before it are needed, it is faster to copy those few.
     """
     last = int(needed.max()) + 1
     distinct, indices = torch.unique(needed, return_inverse=True)

@@ -216,7 +216,7 @@ class MultiPromptDecoder:
         """
         while self._waiting or self._ready or self._active:
             with torch.inference_mode():
-                self._enter()
+                self._enter()  # draws the first tokens of groups
                 for group in self._active:
                     if not group.unread:
                         last = group.tokens[-1]
@@ -225,7 +225,7 @@ class MultiPromptDecoder:
             yield from [group for group in self._active if group.ending]
             with torch.inference_mode():
                 self._remove_ended()
-                self._step()
+                self._step()  # draws the next ones
 
     def _enter(self) -> None:
         """Move groups whose prompts are computed into free rows, and free the prompts that no group needs."""

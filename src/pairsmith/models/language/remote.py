@@ -12,7 +12,7 @@ import random
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal
@@ -100,6 +100,9 @@ class RemoteModel:
         self.way, self.at_once, self.listed = way, at_once, listed
         self.server = server_of(self.ask, self._properties(), by_tokens=way == "certified")
         self.context = self.server.context
+        # As a ``SteerableModel`` has them.
+        self.encode, self.encode_chat = self.server.encode, self.server.encode_chat
+        self.decode = self.server.decode
         self.text_of = lru_cache(maxsize=65536)(lambda token: self.decode([token]))
 
     def _properties(self) -> Any:
@@ -126,18 +129,6 @@ class RemoteModel:
         self._session.close()
         if self._cache:
             self._cache.close()
-
-    def encode(self, text: str) -> list[int]:
-        """The tokens of a prompt."""
-        return self.server.encode(text)
-
-    def encode_chat(self, message: str, answer: str) -> list[int]:
-        """The tokens of a chat in the server's template, ending with the given beginning of the answer."""
-        return self.server.encode_chat(message, answer)
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens."""
-        return self.server.decode(tokens)
 
     def ends(self, token: int) -> bool:
         """Whether a token looks like a special token, which ends the text."""
@@ -177,64 +168,74 @@ class RemoteModel:
                 value = read(parsed(kept))
                 self._valid.add(kind)
                 return value
-        said = "stopped"
+        fault = "stopped"
         for tries in range(1, MOST_ATTEMPTS + 1):
             if self.stopped.is_set():
                 break
-            said, asked = self._answer(url, body)
-            if asked is None:
-                try:
-                    return self._accepted(said, read, kind, name)
-                except InvalidAnswer as invalid:
-                    if invalid.advice and tries >= invalid.tries and kind not in self._valid:
-                        raise ModelError(
-                            f"{redacted(self._base)}: the server gives {invalid}, which "
-                            f"--steering {self.way} needs; {invalid.advice}"
-                        ) from None
-                    said, asked = f"{invalid}: {said}", 0.0
-            if asked > LONGEST_WAIT:
-                said = f"it asks to wait {clock(asked)}: {said}"
+            least_wait = 0.0  # seconds
+            try:
+                response = self._response(url, body)
+                return self._accepted(response, read, kind, name)
+            except _Unanswered as unanswered:
+                fault, least_wait = str(unanswered), unanswered.least_wait
+            except InvalidAnswer as invalid:
+                if invalid.advice and tries >= invalid.tries and kind not in self._valid:
+                    raise ModelError(
+                        f"{redacted(self._base)}: the server gives {invalid}, which "
+                        f"--steering {self.way} needs; {invalid.advice}"
+                    ) from None
+                fault = f"{invalid}: {response}"
+            if least_wait > LONGEST_WAIT:
+                fault = f"it asks to wait {clock(least_wait)}: {fault}"
                 break
             # A random factor keeps many clients from retrying in step.
-            pause = max(asked, WAIT * 2 ** (tries - 1) * (1 + random.random()))
+            pause = max(least_wait, WAIT * 2 ** (tries - 1) * (1 + random.random()))
             if tries == MOST_ATTEMPTS:
                 break
             # The first faults are not reported, as they may pass quickly.
-            asks = 0 < asked == pause
-            if wait_to_retry(pause, url, said, told=tries > 2, asked=asks, stopped=self.stopped):
+            report, by_server = tries > 2, 0 < least_wait == pause
+            if wait_to_retry(pause, url, fault, report=report, by_server=by_server, stopped=self.stopped):
                 break
         raise RemoteError(
             f"{redacted(url)}: no usable answer after {tries} {'try' if tries == 1 else 'tries'} "
-            f"({redacted(one_line(said[:200]))}); "
+            f"({redacted(one_line(fault[:200]))}); "
             "finished work is saved: run the same command again to continue"
         )
 
     def _accepted(
-        self, said: str, read: Callable[[dict[str, Any]], T], kind: tuple[str, ...], name: str
+        self, response: str, read: Callable[[dict[str, Any]], T], kind: tuple[str, ...], name: str
     ) -> T:
-        """What ``read`` returns for an answer; if it raises nothing, the answer is cached and counted."""
-        answer = parsed(said)
+        """What ``read`` returns for a response; if it raises nothing, the response is cached and counted."""
+        answer = parsed(response)
         value = read(answer)
         self._valid.add(kind)
         if self._cache:
-            self._cache.put(name, said)
+            self._cache.put(name, response)
         self.used.count(answer.get("usage"))
         return value
 
-    def _answer(self, url: str, body: dict[str, Any]) -> tuple[str, float | None]:
-        """The text of the response and None; or, after a fault, the reason and the least seconds to wait."""
+    def _response(self, url: str, body: dict[str, Any]) -> str:
+        """The text of the response to a request; raises ``_Unanswered`` if the request has to be repeated."""
         try:
             response = self._session.post(url, json=body, timeout=RESPONSE_SECONDS)
         except self._errors as error:
-            return cause(error), 0.0
+            raise _Unanswered(cause(error)) from error
         response.encoding = "utf-8"  # the encoding of JSON; without a header it would be guessed
         if response.status_code in BUSY:
-            after = seconds_asked(response.headers.get("Retry-After", ""))
-            return f"{response.status_code} {response.text}", after
+            least_wait = seconds_asked(response.headers.get("Retry-After", ""))
+            raise _Unanswered(f"{response.status_code} {response.text}", least_wait)
         if response.status_code >= 400:
             said = redacted(one_line(response.text[:300]))
             raise ModelError(f"{redacted(url)} refuses the request: {response.status_code} {said}")
-        return response.text, None
+        return str(response.text)
+
+
+class _Unanswered(Exception):  # noqa: N818 - named for what it is, not for a failure of this program
+    """No answer came, or the server is busy: the reason, and the least number of seconds to wait."""
+
+    def __init__(self, reason: str, least_wait: float = 0.0) -> None:
+        super().__init__(reason)
+        self.least_wait = least_wait
 
 
 class Used:

@@ -45,7 +45,7 @@ class RemoteDecoder:
         self._at_once = model.at_once
         self._longest: int | None = None  # longest list that the server gives, once it is known
         ways = {"plain": self._plain, "certified": self._certified, "reranked": self._reranked}
-        self._decoded = ways[model.way]
+        self._decode = ways[model.way]
         self._waiting: deque[Group] = deque()
 
     @property
@@ -98,7 +98,7 @@ class RemoteDecoder:
 
         def decode() -> None:
             try:
-                future.set_result(self._decoded(group))
+                future.set_result(self._decode(group))
             except BaseException as error:
                 future.set_exception(error)
 

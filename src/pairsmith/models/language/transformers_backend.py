@@ -8,6 +8,7 @@ of tokens, batches are larger, and a prefix that only few prompts share is compu
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any
@@ -143,6 +144,18 @@ class TransformersModel:
         return TransformersSession(self._model, rows, prompts, tail, together)
 
 
+@dataclass(slots=True)
+class _ComputedPrompt:
+    """Next-token logits of a prompt, ``(vocab,)``, and where the keys and values after its start are.
+
+    They are in a slot of the cache if rows begin from the prompt or did so lately, else in ``states``.
+    """
+
+    logits: Tensor
+    states: list[LayerStates]
+    slot: int | None = None
+
+
 class TransformersSession:
     """Computed prompts, and the rows that began from them."""
 
@@ -158,16 +171,14 @@ class TransformersSession:
         rest = max((len(prompt) - len(start) for prompt, start in self._start_of.items()), default=0)
         slots = max(1, min(rows, len(self._start_of)))  # rows that begin from one prompt share its slot
         self._cache = SharedCache(rows, starts, rest, tail, slots=slots, shared=self._shared)
-        self._ahead: dict[Prompt, list[LayerStates]] = {}  # computed, but not in a slot
-        self._slots: dict[Prompt, int] = {}
         self._free = list(range(slots))  # a heap: low slots first, as steps multiply all up to the last
-        self._logits: dict[Prompt, Tensor] = {}
+        self._prompts: dict[Prompt, _ComputedPrompt] = {}
 
     def prefill(self, prompts: Sequence[Prompt]) -> None:
         """Compute prompts in batches; a start, or a longer prefix that some of them share, only once."""
         by_start: dict[Prompt, list[Prompt]] = defaultdict(list)
         for prompt in dict.fromkeys(prompts):
-            if prompt not in self._logits:
+            if prompt not in self._prompts:
                 by_start[self._start_of[prompt]].append(prompt)
         new = [start for start in by_start if start and start not in self._starts]
         for start, states, _ in self._compute_in_batches(new, []):
@@ -181,8 +192,7 @@ class TransformersSession:
             for prefix, members in sharing.items():
                 shared = of_prefix.get(prefix, [])
                 for prompt, states, logits in self._compute_in_batches(members, _joined(before, shared)):
-                    self._ahead[prompt] = _joined(shared, states)
-                    self._logits[prompt] = logits
+                    self._prompts[prompt] = _ComputedPrompt(logits, _joined(shared, states))
 
     def _compute_in_batches(
         self, prompts: Sequence[Prompt], before: list[LayerStates]
@@ -262,30 +272,34 @@ class TransformersSession:
 
     def forget(self, prompt: Prompt) -> None:
         """Free the memory of a prompt that no row needs."""
-        del self._logits[prompt]
-        self._ahead.pop(prompt, None)
-        if prompt in self._slots:
-            heappush(self._free, self._slots.pop(prompt))
+        slot = self._prompts.pop(prompt).slot
+        if slot is not None:
+            heappush(self._free, slot)
 
     def add_rows(self, prompts: Sequence[Prompt]) -> Tensor:
         """Append one row for each prompt; returns next-token logits, ``(prompts, vocab)``."""
-        for prompt in dict.fromkeys(prompts):
-            if prompt not in self._slots:
+        slots = []
+        for prompt in prompts:
+            computed = self._prompts[prompt]
+            if computed.slot is None:
                 if not self._free:
                     self._vacate(keeping=prompts)
-                self._slots[prompt] = heappop(self._free)
+                computed.slot = heappop(self._free)
                 start = self._starts.get(self._start_of[prompt], -1)
-                self._cache.put(self._slots[prompt], start, self._ahead.pop(prompt))
-        self._cache.add_rows(self._slots[prompt] for prompt in prompts)
-        return torch.stack([self._logits[prompt] for prompt in prompts])
+                self._cache.put(computed.slot, start, computed.states)
+                computed.states = []
+            slots.append(computed.slot)
+        self._cache.add_rows(slots)
+        return torch.stack([self._prompts[prompt].logits for prompt in prompts])
 
     def _vacate(self, keeping: Sequence[Prompt]) -> None:
         """Move prompts that no current row uses out of their slots; later rows may still need them."""
-        busy = self._cache.slots_in_use | {self._slots[prompt] for prompt in keeping if prompt in self._slots}
-        for prompt, slot in list(self._slots.items()):
-            if slot not in busy:
-                self._ahead[prompt] = [(k.clone(), v.clone()) for k, v in self._cache.slots.read(slot)]
-                heappush(self._free, self._slots.pop(prompt))
+        busy = self._cache.slots_in_use | {self._prompts[prompt].slot for prompt in keeping}
+        for computed in self._prompts.values():
+            if computed.slot is not None and computed.slot not in busy:
+                computed.states = [(k.clone(), v.clone()) for k, v in self._cache.slots.read(computed.slot)]
+                heappush(self._free, computed.slot)
+                computed.slot = None
 
     def step(self, tokens: Tensor) -> Tensor:
         """Feed every row one token, ``(rows,)`` int64, at its position; returns logits, ``(rows, vocab)``."""

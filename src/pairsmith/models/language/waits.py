@@ -54,7 +54,7 @@ _LOG.addFilter(FAULTS)
 
 
 def wait_to_retry(
-    seconds: float, url: str, fault: str, *, told: bool, asked: bool, stopped: threading.Event
+    seconds: float, url: str, fault: str, *, report: bool, by_server: bool, stopped: threading.Event
 ) -> bool:
     """Wait before a request is sent again; returns whether ``stopped``, once it is set, ended the wait.
 
@@ -62,24 +62,24 @@ def wait_to_retry(
         seconds: how long to wait.
         url: the URL of the request.
         fault: why the request waits; if it is the response's status, the text begins with the status.
-        told: whether a short wait is reported, too.
-        asked: whether the server asked to wait this long.
+        report: whether the wait is reported even if it is short.
+        by_server: whether the server asked to wait this long.
         stopped: ends the waits of all requests to a server.
     """
     until = time.monotonic() + seconds
     while True:
-        if told or seconds >= LONG_WAIT:
-            _tell(seconds, url, fault, asked)
+        if report or seconds >= LONG_WAIT:
+            _report(seconds, url, fault, by_server)
         if stopped.wait(min(seconds, REMINDED_EVERY)):
             return True
         if (seconds := until - time.monotonic()) <= 0:
             return False
 
 
-def _tell(seconds: float, url: str, fault: str, asked: bool) -> None:
+def _report(seconds: float, url: str, fault: str, by_server: bool) -> None:
     """Report why requests wait, once for all requests with the same fault."""
-    kind = urlsplit(url).netloc, fault[:3], asked and seconds >= LONG_WAIT  # a status has three digits
-    what, why = redacted(one_line(fault[:100])), "as the server asks, " if asked else ""
+    kind = urlsplit(url).netloc, fault[:3], by_server and seconds >= LONG_WAIT  # a status has three digits
+    what, why = redacted(one_line(fault[:100])), "as the server asks, " if by_server else ""
     line = "%s: %s; %strying again in %s"
     _LOG.warning(line, redacted(url), what, why, clock(seconds), extra={"fault": kind})
 
