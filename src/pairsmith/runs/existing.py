@@ -105,9 +105,9 @@ def remove_unlisted_files(out: Place, entries: Iterable[ShardEntry]) -> None:
     for folder in (out / "data", out / REJECTS):
         clear_temporary(folder)
         with storage_errors(folder):
-            names = {name_in(out, path): path for path in inside(folder)}
-            strays = [name for name in names if SHARD_FILE.fullmatch(name) and name not in listed]
-            remove_files([names[name] for name in strays])
+            names = {path: name_in(out, path) for path in inside(folder)}
+            shard_files = [path for path, name in names.items() if SHARD_FILE.fullmatch(name)]
+            remove_files([path for path in shard_files if names[path] not in listed])
 
 
 def shards_in_job_folder(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:
@@ -159,14 +159,8 @@ def copy_rank_shards(run: Run, identity: Identity, add: Callable[[Place, ShardEn
     locked: list[Place] = []
 
     def lock_folder(folder: Place) -> None:
-        # `is_held` may say of a rank on a machine with another clock that it has ended; `acquire` looks.
-        busy = f"{folder} is being written by a rank of an array job; wait for it"
-        if lock.is_held(folder):
-            raise BusyError(busy)
-        try:
-            lock.acquire(folder, run.progress.say)
-        except BusyError:
-            raise BusyError(busy) from None
+        if not _lock_rank(folder, run):
+            raise BusyError(f"{folder} is being written by a rank of an array job; wait for it")
         locked.append(folder)
 
     try:
@@ -176,6 +170,17 @@ def copy_rank_shards(run: Run, identity: Identity, add: Callable[[Place, ShardEn
     finally:
         for folder in locked:
             lock.release(folder)
+
+
+def _lock_rank(folder: Place, run: Run) -> bool:
+    """Lock the folder of a rank; False if the rank is running."""
+    if lock.is_held(folder):
+        return False
+    try:  # a rank on a machine with another clock may be running all the same
+        lock.acquire(folder, run.progress.say)
+    except BusyError:
+        return False
+    return True
 
 
 def _copy_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
@@ -202,11 +207,7 @@ def remove_rank_folders(run: Run) -> None:
     """Remove the folders of ranks that are not running; their shares have been copied to ``run.out``."""
 
     def remove(folder: Place) -> None:
-        if lock.is_held(folder):
-            return
-        try:
-            lock.acquire(folder, run.progress.say)  # `is_held` may be wrong, see `copy_rank_shards`
-        except BusyError:
+        if not _lock_rank(folder, run):
             return
         try:
             with storage_errors(folder):
