@@ -327,6 +327,12 @@ class TestTables:
     def test_a_row_with_more_fields_is_refused(self, put, name, data):
         assert f"{name}:2: 3 fields where the header has 2 (id, text)" in fault(put(name, data))
 
+    def test_without_a_header_the_message_is_short(self, put):
+        message = fault(put("in.tsv", "\t".join(f"a text {n} " * 99 for n in range(999)) + "\n1\n"))
+        assert "1 fields where the header has 999 (a text 0 a text 0 " in message
+        assert "…, … (999 in all)); a separator or quotation mark" in message
+        assert len(message) < 11_000
+
     def test_a_row_with_fewer_fields_is_refused(self, put):
         assert "in.csv:2: 1 fields where the header has 2" in fault(put("in.csv", "id,text\n1\n"))
 

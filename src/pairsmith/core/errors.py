@@ -52,6 +52,9 @@ _SECRETS = re.compile(
 _COMMAND_OR_OPTION = re.compile(r"\bpairsmith [a-z][^;\n]*|(?<![\w-])--([a-z][a-z0-9-]*[a-z0-9]|[a-z])")
 """The text of a whole command, whose options stay as they are, or an option outside of a command."""
 
+_LONGEST_NAME, _MOST_NAMES = 100, 100
+"""The number of characters of a name, and the number of names, that a message shows."""
+
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/\d+")
 
 
@@ -192,7 +195,17 @@ def known_names_hint(name: str, options: Iterable[str]) -> str:
     """The end of a message about an unknown name: the most similar known name, and all known names."""
     names = sorted(options)
     nearest = did_you_mean(name, names)
-    return f"{nearest}{' ' if nearest else ''}known: {', '.join(names)}"
+    return f"{nearest}{' ' if nearest else ''}known: {joined_names(names)}"
+
+
+def joined_names(names: Iterable[str]) -> str:
+    """Names with commas between them, for a message.
+
+    Long names are cut, and names after the first hundred left out: without a header, they may be texts.
+    """
+    shown = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…" for name in names]
+    more = f", … ({len(shown):,} in all)" if len(shown) > _MOST_NAMES else ""
+    return ", ".join(shown[:_MOST_NAMES]) + more
 
 
 def did_you_mean(name: str, options: Iterable[str]) -> str:
@@ -205,7 +218,9 @@ def near_names(name: str, options: Iterable[str]) -> list[str]:
     """At most three known names that are similar to ``name`` or contain it, the most similar first."""
     names = list(dict.fromkeys(options))
     similar = get_close_matches(name, names)
-    containing = [option for option in names if len(name) > 3 and name in option]
+    containing = [
+        option for option in names if len(name) > 3 and len(option) <= _LONGEST_NAME and name in option
+    ]
     return list(dict.fromkeys([*similar, *containing]))[:3]
 
 

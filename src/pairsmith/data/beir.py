@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pairsmith.core.errors import InputError, known_names_hint
+from pairsmith.core.errors import InputError, joined_names, known_names_hint
 from pairsmith.core.paths import Place, display_name, inside, is_folder, place, reaching, size_of
 from pairsmith.data.documents import with_title
 from pairsmith.data.readers import column_text, parse_score, with_names
@@ -230,7 +230,7 @@ def _judgements(source: Source, faults: dict[str, list[str]]) -> dict[str, dict[
     for where, row in source.rows():
         if not judged and not set(_QRELS) <= row.keys():
             raise InputError(
-                f"{source.name} has the columns {', '.join(row)}; expected {', '.join(_QRELS)}. The first "
+                f"{source.name} has the columns {joined_names(row)}; expected {', '.join(_QRELS)}. The first "
                 "line of a file has to be this header, separated by tabs"
             )
         query, document = _id(row, "query-id", where), _id(row, "corpus-id", where)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.core.errors import InputError, did_you_mean
+from pairsmith.core.errors import InputError, did_you_mean, joined_names
 from pairsmith.data.readers import find_column, refuse_half_characters
 from pairsmith.data.schemas import text_schema
 from pairsmith.data.sources import Columns, Source, open_source
@@ -69,7 +69,7 @@ def _missing_message(
     hints = " ".join(filter(None, (did_you_mean(column, present) for column in missing)))
     return (
         f"{option}: {', '.join(sources)} has no column {', '.join(map(repr, missing))}; "
-        f"{hints}{' ' if hints else ''}it has: {', '.join(present)}"
+        f"{hints}{' ' if hints else ''}it has: {joined_names(present)}"
     )
 
 

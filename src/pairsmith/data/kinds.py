@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, joined_names
 from pairsmith.core.paths import place
 from pairsmith.data.documents import DOCUMENT, read_documents
 from pairsmith.data.filters import NO_ANSWER
@@ -48,7 +48,7 @@ def kind_with(columns: Collection[str], source: str) -> RowKind:
     if kind is None:
         sets = "; ".join(", ".join(sorted(needed)) for needed, _ in _KINDS)
         raise InputError(
-            f"{source} has the columns {', '.join(columns)}; rename them to one of these sets: {sets}"
+            f"{source} has the columns {joined_names(columns)}; rename them to one of these sets: {sets}"
         )
     return kind
 

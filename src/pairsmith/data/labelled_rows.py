@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, joined_names
 from pairsmith.data.labelled_texts import read_label
 from pairsmith.data.readers import column_text, filled_text, own_id, parse_score, text_id
 from pairsmith.data.schemas import (
@@ -27,8 +27,6 @@ KINDS: Sequence[tuple[pa.Schema, type[Any]]] = (
     (LABELLED_TEXT, LabelledText),
 )
 """The kinds of rows, by their schemas."""
-WANTED = "; ".join(", ".join(schema.names[1:]) for schema, _ in KINDS)
-"""The columns that each kind of rows needs, for messages."""
 
 
 def read_labelled_rows(source: str) -> tuple[pa.Schema, list[LabelledRow]]:
@@ -45,9 +43,10 @@ def read_labelled_rows(source: str) -> tuple[pa.Schema, list[LabelledRow]]:
     for schema, kind in KINDS:
         if set(schema.names[1:]) <= first[1].keys():
             return schema, list(_rows(schema, kind, opened.rows()))
+    expected = "; ".join(", ".join(schema.names[1:]) for schema, _ in KINDS)
     raise InputError(
-        f"{opened.name} has the columns {', '.join(first[1])}; expected the columns of one of these kinds: "
-        f"{WANTED}"
+        f"{opened.name} has the columns {joined_names(first[1])}; "
+        f"expected the columns of one of these kinds: {expected}"
     )
 
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from pairsmith.core.errors import InputError, known_names_hint, near_names
+from pairsmith.core.errors import InputError, joined_names, known_names_hint, near_names
 from pairsmith.core.paths import Place
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import Columns, Source, open_source
@@ -177,7 +177,7 @@ def pick_columns(
     if len(missing) > 1:
         advice = "rename those that hold them to these names" if remedy == RENAME else remedy
         raise InputError(
-            f"{source} lacks the columns {', '.join(missing)}; {advice}; it has: {', '.join(row)}"
+            f"{source} lacks the columns {', '.join(missing)}; {advice}; it has: {joined_names(row)}"
         )
     return [pick_column(row, columns, source, remedy) for columns in wanted]
 
@@ -200,19 +200,19 @@ def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = 
     if len(wanted) == 1 and remedy == RENAME and (near := near_names(wanted[0], row)):
         raise InputError(
             f"{source} has no column {wanted[0]!r}, which is needed; if {near[0]!r} holds it, rename that to "
-            f"{wanted[0]!r}; it has: {', '.join(row)}"
+            f"{wanted[0]!r}; it has: {joined_names(row)}"
         )
     if len(wanted) == 1:
         raise InputError(f"{source} has no column {wanted[0]!r}; {known_names_hint(wanted[0], row)}")
     raise InputError(
-        f"{source} has none of the columns {', '.join(wanted)}; {remedy}; it has: {', '.join(row)}"
+        f"{source} has none of the columns {', '.join(wanted)}; {remedy}; it has: {joined_names(row)}"
     )
 
 
 def column_text(row: Columns, name: str, where: str) -> str:
     """The text in column ``name``, stripped of white space; empty if the value is null."""
     if name not in row:
-        raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {', '.join(row)}")
+        raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {joined_names(row)}")
     value = row[name]
     if value is None:
         return ""

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pairsmith.core.bundled import is_bundled
-from pairsmith.core.errors import InputError, first_line, nearby, redacted
+from pairsmith.core.errors import InputError, first_line, joined_names, nearby, redacted
 from pairsmith.core.hub import hub_or_cache, only_cache
 from pairsmith.core.model_names import EMBEDDED, is_hub_id
 from pairsmith.core.paths import (
@@ -276,7 +276,7 @@ def _refuse_repeated_names(names: list[str], what: str) -> None:
     """Raise an ``InputError`` if two columns have the same name, as a row could hold only the second."""
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"{what} names {', '.join(map(repr, twice))} twice; rename one of them")
+        raise InputError(f"{what} names {joined_names(map(repr, twice))} twice; rename one of them")
 
 
 def _by_column(header: list[str], fields: list[str], where: str) -> Columns:
@@ -285,7 +285,7 @@ def _by_column(header: list[str], fields: list[str], where: str) -> Columns:
         fields.pop()
     if len(fields) != len(header):
         raise InputError(
-            f"{where}: {len(fields)} fields where the header has {len(header)} ({', '.join(header)}); "
+            f"{where}: {len(fields)} fields where the header has {len(header)} ({joined_names(header)}); "
             "a separator or quotation mark inside a field may have split it"
         )
     return dict(zip(header, fields, strict=True))

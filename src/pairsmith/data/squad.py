@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.core.errors import InputError, redacted
+from pairsmith.core.errors import InputError, joined_names, redacted
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import filled_text, pick_columns, refuse_half_characters, row_id, title_of
@@ -169,7 +169,7 @@ def _question(row: Columns, names: Sequence[str], where: str) -> Question:
 
 def _answers(row: Columns, name: str, where: str, context: str) -> tuple[Answer, ...]:
     if name not in row:
-        raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {', '.join(row)}")
+        raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {joined_names(row)}")
     return tuple(locate_answer(text, start, context, where) for text, start in answer_pairs(row[name], where))
 
 
@@ -248,7 +248,7 @@ def _flat(articles: Sequence[Any], name: str) -> Iterator[tuple[str, Columns]]:
                 if not isinstance(question, dict):
                     raise InputError(f"{where}: an object with question and answers is expected")
                 if "context" not in paragraph:
-                    raise InputError(f"{where_paragraph}: has no context; it has: {', '.join(paragraph)}")
+                    raise InputError(f"{where_paragraph}: has no context; it has: {joined_names(paragraph)}")
                 yield where, {"title": article.get("title"), "context": paragraph["context"], **question}
 
 
