@@ -89,6 +89,7 @@ class FolderWriter:
         manifest: Manifest,
         entries: Mapping[int, ShardEntry],
         journal: Journal,
+        in_job_folder: Mapping[int, ShardEntry],
     ) -> None:
         self.run = run
         self._out = run.out
@@ -97,8 +98,7 @@ class FolderWriter:
         self._journal = journal
         self._entries = dict(entries)
         self._counts = ShardTotals().plus(*self._entries.values())
-        # In a rank of an array job: the shards that the job's folder has already.
-        self._in_job_folder = shards_in_job_folder(run, manifest.fingerprint) if run.rank else {}
+        self._in_job_folder = in_job_folder
 
     @classmethod
     def start(
@@ -166,6 +166,8 @@ class FolderWriter:
         A folder with the finished result of the same work stays as it is.
         """
         entries: dict[int, ShardEntry] = {}
+        # In a rank of an array job: the shards that the job's folder has already.
+        in_job_folder = shards_in_job_folder(run, (earlier or manifest).fingerprint) if run.rank else {}
         if earlier is None:
             journal = Journal(run.out)
             journal.clear()  # before the manifest is replaced, so that no line lists files of other work
@@ -181,7 +183,7 @@ class FolderWriter:
             entries = unchanged(run, listed.values())
             same = earlier.fingerprint == manifest.fingerprint and len(entries) == len(listed)
             if earlier.complete and same and size_of(run.out / "README.md") is not None:
-                return cls(run, schema, earlier, entries, journal)
+                return cls(run, schema, earlier, entries, journal, in_job_folder)
             # Before the manifest is replaced: as long as it says complete, its own list of shards counts.
             journal.add([entry for entry in entries.values() if journal.entries.get(entry.shard) != entry])
         write_json(run.out / MANIFEST, manifest.model_dump(mode="json"))
@@ -189,7 +191,7 @@ class FolderWriter:
         if earlier is None:
             with storage_errors(run.out):
                 (run.out / "README.md").unlink(missing_ok=True)
-        return cls(run, schema, manifest, entries, journal)
+        return cls(run, schema, manifest, entries, journal, in_job_folder)
 
     @property
     def finished(self) -> bool:

@@ -93,7 +93,7 @@ def test_faults_change_nothing(server, connect, monkeypatch, fault, way):
 
     def soon_given_up(self, url, timeout, **more):
         """Only what may meet a fault is given up soon, as a busy machine takes seconds for any answer."""
-        return post(self, url, timeout=0.2 if "timeout" in server.faults else timeout, **more)
+        return post(self, url, timeout=1.0 if "timeout" in server.faults else timeout, **more)
 
     monkeypatch.setattr(requests.Session, "post", soon_given_up)
     expected = remotely(connect(way=way), sentences=SENTENCES[:1])
