@@ -110,7 +110,7 @@ def _run_steps(recipe: Recipe, out: Place, progress: Progress, state: "_RunState
             with suppress(StorageError, FolderError):  # so that what ended the step is reported, not this
                 lock.check(out)
                 state.spend(planned.name, time.monotonic() - started)
-        gc.collect()  # else a trainer's reference cycles would keep state after the step
+        gc.collect()  # else a trainer's reference cycles would keep memory after the step
         trim()
     figures, faults = _figures(recipe, out, state.record)
     write_json(out / RESULTS, figures)
@@ -302,9 +302,7 @@ def figure_of(source: str, out: Place, name: str) -> Any:
     except FileNotFoundError:
         raise SettingsError(f"results.{name}: the step {match['step']} wrote no {file}") from None
     except ValueError:
-        raise FolderError(
-            f"{path} is damaged; give --fresh-step {match['step']} to pairsmith run to make it anew"
-        ) from None
+        raise FolderError(f"{path} is damaged; remove {path.parent} and run the same command again") from None
     rest = keys
     while rest:
         # A key may contain a dot itself, such as the label 0.5, so the longest existing key is taken.

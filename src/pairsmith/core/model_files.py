@@ -11,7 +11,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -94,7 +94,7 @@ def pick_device(device: str) -> str:
 def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float16"]:
     """The number format for the setting ``dtype`` on a device as ``pick_device`` returns it.
 
-    For ``auto`` it is bfloat16 if the device has instructions for it, else float32.
+    For ``auto`` it is bfloat16 if the device has fast instructions for it, else float32.
     """
     if dtype not in _DTYPES:
         raise SettingsError(f"dtype must be one of {', '.join(_DTYPES)}, not {dtype!r}")
@@ -232,13 +232,15 @@ def damage(folder: Path) -> str:
     """What is wrong with the first damaged file of a model folder, and what to do; empty if none is damaged.
 
     JSON files have to be JSON, safetensors files as long as their headers say, and all files that a training
-    recorded have to be there.
+    recorded have to be there, but for the model's card.
     """
     from safetensors import SafetensorError, safe_open
 
-    recorded = json_object(folder / "training.json").get("files")
+    recorded = None
+    with suppress(OSError):
+        recorded = json_object(folder / "training.json").get("files")
     for name in recorded if isinstance(recorded, dict) else ():
-        if not (folder / name).is_file():
+        if not name.endswith(".md") and not (folder / name).is_file():
             return f"its file {name} is missing; {_MAKE_AGAIN}"
     for file in sorted([*folder.glob("*.json"), *folder.glob("*/*.json"), *weight_files(folder)]):
         try:

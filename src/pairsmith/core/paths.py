@@ -188,13 +188,15 @@ def files_below(folder: Place) -> dict[str, Place]:
     """All files below ``folder`` by their relative names, sorted.
 
     Raises:
-        StorageError: a folder that is not hidden may not be read, so that its files would be left out.
+        StorageError: a folder cannot be read, so that its files would be left out; hidden folders that may
+            not be read are left out.
     """
     if isinstance(folder, Path):
 
         def refuse(error: OSError) -> None:
-            parts = Path(error.filename).relative_to(folder).parts
-            if isinstance(error, PermissionError) and not any(part.startswith(".") for part in parts):
+            hidden = any(part.startswith(".") for part in Path(error.filename).relative_to(folder).parts)
+            removed = isinstance(error, FileNotFoundError | NotADirectoryError)
+            if not removed and not (hidden and isinstance(error, PermissionError)):
                 raise StorageError(f"{error.filename} cannot be read: {error.strerror}") from error
 
         files: dict[str, Place] = {

@@ -11,6 +11,9 @@ from typing import TextIO
 
 from pairsmith.core.errors import in_other_words, redacted
 
+Say = Callable[[str], None]
+"""Called with a message for the user."""
+
 _WARM_SECONDS = 10.0
 _WARM_UNITS = 3
 _WARM_SHARE = 0.05

@@ -1,7 +1,7 @@
 """Row types with their Arrow schemas, readers of public formats, tasks, and utilities for texts.
 
 A **source** is a file, a dataset folder or a Hub data set. ``sources.open_source`` opens it, whatever its
-format, and yields its **rows**: mappings from column to value, each with its location for messages. A
+format; its ``rows()`` yields **rows**: mappings from column to value, each with its location for messages. A
 **reader** turns the rows of a source into typed objects, with the functions of ``readers`` that find columns
 and check texts, ids and scores. A **schema** is the Arrow type of the rows that pairsmith writes
 (``schemas``), and a ``RowKind`` is a schema together with its reader, for steps that read rows of any kind.

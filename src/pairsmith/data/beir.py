@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from pairsmith.core.errors import InputError, joined_names, known_names_hint
 from pairsmith.core.paths import Place, display_name, inside, is_folder, place, reaching, size_of
+from pairsmith.core.progress import Say
 from pairsmith.data.documents import with_title
 from pairsmith.data.readers import column_text, parse_score, with_names
 from pairsmith.data.sources import (
@@ -25,7 +26,6 @@ from pairsmith.data.sources import (
     open_table,
     plain_or_gzip,
 )
-from pairsmith.data.splits import Say
 
 _ID = ("_id", "id")
 _QRELS = ("query-id", "corpus-id", "score")

@@ -124,7 +124,7 @@ def read_label(row: Columns, name: str, where: str) -> str:
     """A row's label. A whole number is read without decimal places, 1.0 as ``1``, also if it is text."""
     value: Any = row.get(name)
     if isinstance(value, Decimal):
-        value = float(value)
+        value = int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     label = ""
     if isinstance(value, str):
         label = label_name(column_text(row, name, where))

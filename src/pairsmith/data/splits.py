@@ -7,13 +7,13 @@ make no difference, such as those of corpora, read all splits. ``FOLDER:SPLIT`` 
 import json
 import re
 import shlex
-from collections.abc import Callable
 from itertools import chain
 from pathlib import PurePosixPath
 
 from pairsmith.core.errors import InputError, StorageError, known_names_hint
 from pairsmith.core.folder_kinds import folder_kind
 from pairsmith.core.paths import MANIFEST, Place, display_name, inside, is_folder, place, reaching, size_of
+from pairsmith.core.progress import Say
 
 DOCUMENT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".pdf")
 """The suffixes of the document files that the step ``chunk`` reads from a folder."""
@@ -24,9 +24,7 @@ ABOUT_DATA = frozenset({"changelog", "citation", "licence", "license", "notice",
 _SAVED_TO_DISK = ("dataset_info.json", "dataset_dict.json")
 """Records in the folders of a ``Dataset`` and a ``DatasetDict`` that were saved to disk."""
 
-Say = Callable[[str], None]
-
-_TABLES = (".jsonl", ".jsonl.gz", ".csv", ".tsv", ".parquet")
+_TABLES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 """Suffixes of files of rows, such as ``export`` writes."""
 
 _FIRST_FOLDERS = 20
@@ -144,7 +142,7 @@ def folder_files(path: Place) -> list[Place]:
                     for file in shard["files"]
                     if file.get("rows") != 0
                 }
-            except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
+            except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
                 raise InputError(
                     f"{manifest} cannot be read; if pairsmith wrote it, rerun the command that writes the "
                     "folder, which restores it"

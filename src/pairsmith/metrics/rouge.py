@@ -37,8 +37,8 @@ class RougeScores:
         settings: the package, its version and its options, for the results file.
     """
 
-    per_text: Mapping[str, tuple[float, ...]]
-    settings: Mapping[str, Any] = field(repr=False)
+    per_text: Mapping[str, tuple[float, ...]] = field(repr=False)
+    settings: Mapping[str, Any]
 
     def mean(self, name: str) -> float:
         """The mean over the summaries of the score with this name."""

@@ -45,7 +45,7 @@ def load_sentence_encoder(
         device: ``cpu``, ``cuda``, ``cuda:1`` …, ``mps``, or ``auto``: CUDA if available, else MPS, else the
             CPU.
         dtype: number format of the weights: ``float32``, ``bfloat16``, ``float16``, or ``auto``: bfloat16 if
-            the device has instructions for it, else float32.
+            the device has fast instructions for it, else float32.
         max_length: the longest input in tokens, including special tokens; it is limited by the model's
             context.
         layers: the number of the transformer's first layers that are kept; the final norm is kept, too. None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from pairsmith.core.errors import PairsmithError, WorkerError
 from pairsmith.core.fields import ExecutorName, WorkerSettings
 from pairsmith.core.model_files import work_as
-from pairsmith.data.splits import Say
+from pairsmith.core.progress import Say
 from pairsmith.runs.work import Advance, Done, Load, LostItem, R, W, Waiting, Work, Worker, work_through
 
 if TYPE_CHECKING:

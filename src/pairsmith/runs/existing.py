@@ -110,14 +110,14 @@ def remove_unlisted_files(out: Place, entries: Iterable[ShardEntry]) -> None:
             remove_files([path for path in shard_files if names[path] not in listed])
 
 
-def shards_in_job_folder(run: Run, fingerprint: str) -> Mapping[int, ShardEntry]:
+def shards_in_job_folder(run: Run, base: str) -> Mapping[int, ShardEntry]:
     """The shards of the same work that are already in ``run.job_folder``.
 
-    ``run`` is the run of one rank, and ``fingerprint`` the fingerprint of its work.
+    ``run`` is the run of one rank; ``base`` is what stays the same of its identity when the work grows.
     """
     with suppress(FolderError):
         manifest = read_manifest(run.job_folder)
-        if manifest.fingerprint == fingerprint:
+        if manifest.base == base:
             return entries_of(manifest, Journal.read(run.job_folder))
     return {}
 

@@ -17,9 +17,10 @@ from pairsmith.core.errors import DamagedError, FolderError, known_names_hint
 from pairsmith.core.folder_kinds import folder_kind
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, several, size_of
+from pairsmith.core.progress import Say
 from pairsmith.data.schemas import REJECT
 from pairsmith.data.sources import missing
-from pairsmith.data.splits import Say, split_of, to_train_on
+from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.runs.parquet import check_columns, checked, in_words, open_shard
 from pairsmith.runs.provenance import Provenance
 

@@ -8,9 +8,9 @@ to write one small file completely or not at all: an object store can neither ap
 small, a line costs the same at the end of a long run as at its beginning. If a shard has several lines, the
 last one counts.
 
-Each run writes only to parts that it has created. A process may stall just before it adds a line, and lose
-the folder to another process meanwhile. When it goes on, it adds the line all the same; so it must not
-overwrite a part of the other process.
+Each run writes only to parts that it has created, as far as the storage can create a file exclusively. A
+process may stall just before it adds a line, and lose the folder to another process meanwhile. When it goes
+on, it adds the line all the same; so it must not overwrite a part of the other process.
 
 The journal is kept when the run is finished. ``manifest.json`` then has the same entries; if one of the two
 is damaged, the other is used.
@@ -100,11 +100,17 @@ class Journal:
             try:
                 create_atomic(self._part, data)
                 return
-            except Exception:
-                if size_of(self._part) is None:  # it cannot be created exclusively, or not at all
+            except Exception as error:
+                # The storage cannot create files exclusively, or this write failed half way.
+                if not isinstance(error, FileExistsError) and self._is_start_of(data):
                     write_atomic(self._part, data)
                     return
             self._number += 1  # another run created the part after this one had listed the folder
+
+    def _is_start_of(self, data: bytes) -> bool:
+        """Whether the part is missing, or holds the beginning of ``data`` and nothing else."""
+        with reaching(self._part, StorageError):
+            return size_of(self._part) is None or data.startswith(self._part.read_bytes())
 
     def _begin_after(self, parts: Sequence[Place]) -> None:
         following = int(parts[-1].stem) + 1 if parts else 0

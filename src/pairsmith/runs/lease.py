@@ -21,7 +21,7 @@ from typing import Any
 
 from pairsmith.core.errors import BusyError, FolderError, StorageError
 from pairsmith.core.paths import Place, reaching
-from pairsmith.data.splits import Say
+from pairsmith.core.progress import Say
 from pairsmith.runs.storage import create_atomic, scratch_file
 
 LEASE = "lease.json"
@@ -134,7 +134,7 @@ class Lease:
         if not isinstance(self._file, Path):
             self._file.fs.pipe_file(self._file.path, self._content())
             return
-        with scratch_file(self._file.parent, LEASE) as scratch:
+        with scratch_file(self._file.parent, f"{self._owner}-{LEASE}") as scratch:
             scratch.write_bytes(self._content())
             scratch.replace(self._file)
 

@@ -14,7 +14,7 @@ from upath import UPath
 
 from pairsmith.core.errors import BusyError, FolderError, StorageError
 from pairsmith.core.paths import Place
-from pairsmith.data.splits import Say
+from pairsmith.core.progress import Say
 from pairsmith.runs.lease import Lease, live
 from pairsmith.runs.log import flush
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pairsmith.core.errors import MissingExtra, PairsmithError, SettingsError, WorkerError, first_line
-from pairsmith.data.splits import Say
+from pairsmith.core.progress import Say
 from pairsmith.runs.executors import LogSender
 from pairsmith.runs.work import (
     DEATHS,

@@ -161,8 +161,8 @@ def create_atomic(path: Place, data: bytes) -> None:
 
     Raises:
         FileExistsError: there is a file at ``path`` already. It is not changed.
-        Exception: the same, in some stores; or the file system has no hard links, or the store cannot refuse
-            to overwrite a file.
+        Exception: in some stores, the same; or files cannot be created exclusively there, or the write
+            failed. The file may exist then, incomplete or not synced.
     """
     make_folder(path.parent)
     if isinstance(path, UPath):

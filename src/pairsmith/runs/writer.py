@@ -167,7 +167,7 @@ class FolderWriter:
         """
         entries: dict[int, ShardEntry] = {}
         # In a rank of an array job: the shards that the job's folder has already.
-        in_job_folder = shards_in_job_folder(run, (earlier or manifest).fingerprint) if run.rank else {}
+        in_job_folder = shards_in_job_folder(run, manifest.base) if run.rank else {}
         if earlier is None:
             journal = Journal(run.out)
             journal.clear()  # before the manifest is replaced, so that no line lists files of other work

@@ -85,8 +85,8 @@ def short_format(device: torch.device, *sides: Tensor) -> torch.dtype:
 
     On a processor with VNNI but without AMX it is int8, as bfloat16 takes twice as long there; not if the
     vectors have a few large components among small ones, which int8 rounds too coarsely. Else it is bfloat16
-    if the processor has instructions for it, else float32. On a GPU it is bfloat16, or float16 if the GPU has
-    no bfloat16.
+    if the processor has fast instructions for it, else float32. On a GPU it is bfloat16, or float16 if the
+    GPU has no bfloat16.
     """
     integers = device.type == "cpu" and processor_has("avx512_vnni") and not processor_has("amx_bf16")
     if integers and all(_keeps_enough(side) for side in sides):

@@ -127,7 +127,7 @@ class Checkpoints:
             results = _read(path)
             if results is None:
                 if (path / CHECKPOINT_RECORD).is_file():
-                    say(f"{path.name} is damaged, and cannot be continued from")
+                    say(f"{path.name} is damaged; an earlier checkpoint is used if there is one")
                 shutil.rmtree(path, ignore_errors=True)
             elif _step(path) < total:
                 return path, results

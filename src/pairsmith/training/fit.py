@@ -137,10 +137,12 @@ def train_at_each_rate(
     shown, rates = progress or Silent(), options.learning_rate
     best: TrainedModel[M] | None = None
     curves: dict[float, dict[int, float | None]] = {}
+    measured = True
     with exclusive_training(pick_device(options.device)):
         for number, rate in enumerate(rates):
             model, task = make()
-            if number == 0 and len(rates) > 1 and task.measure is None:
+            measured = task.measure is not None
+            if number == 0 and len(rates) > 1 and not measured:
                 shown.say(
                     f"without validation examples the first of the {len(rates)} learning rates is kept, "
                     "however well the others do"
@@ -156,7 +158,7 @@ def train_at_each_rate(
             if best is None or figure(history) > figure(best.history):
                 best = TrainedModel(model, rate, history)
     assert best is not None  # there is at least one rate
-    if len(rates) > 1 and best.history.best is None:
+    if len(rates) > 1 and measured and best.history.best is None:
         shown.say(
             "no validation figure to choose a learning rate by; the first one, "
             f"{best.learning_rate:g}, is kept"

@@ -125,6 +125,7 @@ def generate_pairs(
     decoding = _checked_decoding(task, model, decoding)
     if task.kind != "pair":
         raise SettingsError(f"{task.name} writes single texts: call generate_texts")
+    seed, rows = _checked_numbers(seed, rows)
     inputs = checked_texts(inputs, "inputs")
     check_not_empty(inputs, "inputs", "text")
     check_not_blank(inputs, "inputs")
@@ -154,6 +155,7 @@ def generate_texts(
     decoding = _checked_decoding(task, model, decoding)
     if task.kind != "text":
         raise SettingsError(f"{task.name} writes second texts for inputs: call generate_pairs")
+    seed, rows = _checked_numbers(seed, rows)
     requests = text_requests(task, range(decoding.per_input))
     return _write_with_progress(task, model, requests, decoding, seed, rows, rule, progress)
 
@@ -168,10 +170,7 @@ def _write_with_progress(
     rule: Rule | str | None,
     progress: Progress | None,
 ) -> GeneratedRows:
-    """Check the arguments that all tasks have, and call ``write`` with a progress bar."""
-    seed = checked_whole_number(seed, "seed", most=2**63 - 1)
-    if rows is not None:
-        rows = checked_whole_number(rows, "rows", most=MOST_ROWS_AT_ONCE)
+    """Call ``write``, and show in a progress bar how many requests are done."""
     check_progress(progress)
     rule = named_rule(rule)
     requests = list(requests)
@@ -302,6 +301,11 @@ def make_decoder(
         return RemoteDecoder(model, sampling, seed, decay=decoding.decay, floor=decoding.floor)
     rule = rule_of(decoding) if rule is None else rule
     return MultiPromptDecoder(model, rule, sampling, seed, prompts, rows, watch)
+
+
+def _checked_numbers(seed: int, rows: int | None) -> tuple[int, int | None]:
+    seed = checked_whole_number(seed, "seed", most=2**63 - 1)
+    return seed, None if rows is None else checked_whole_number(rows, "rows", most=MOST_ROWS_AT_ONCE)
 
 
 def rows_needed(task: TaskSpec) -> int:

@@ -63,9 +63,10 @@ RATIONALES = 4
 """Index of the prompt whose answers are the rationales: the one that did best on SST-2 in the paper."""
 
 BestAnswer = Callable[[int, int], str]
-"""Finds the span, of at most ``RATIONALE_TOKENS``, that best answers a question, in one of some texts.
+"""Finds the span of a text, of at most ``RATIONALE_TOKENS``, that best answers a question.
 
-Its arguments are the index of the text and the index of the question among ``questions_about``.
+Its arguments are the index of the text and the index of the question among ``questions_about``. The score
+S(x, y) adds the best start and the best end, even if they form no span; the rationale is always a span.
 """
 
 Calibration = Literal["calibrated", "centred", "plain"]
@@ -249,8 +250,9 @@ def _judged(
     """
     parts: list[Float64s] = []
     rationales: list[str] = []
-    with torch.inference_mode(), (progress or Silent()).task("judge", len(texts), "texts") as bar:
+    with torch.inference_mode():
         neutral: Float64s = read(NEUTRAL)[0].mean(axis=1)  # (p, 2)
+    with torch.inference_mode(), (progress or Silent()).task("judge", len(texts), "texts") as bar:
         for batch in in_batches(texts, at_once):
             scores, best_answer = read(batch)
             parts.append(_finite(scores))

@@ -61,7 +61,7 @@ class Group:
         """The main prompt, then the counter-prompts."""
         return (self.main, *self.counters)
 
-    def end(
+    def end_if_complete(
         self, decode: Callable[[list[int]], str], sampling: Sampling, *, may_stop: bool, is_end: bool
     ) -> None:
         """Set text and ending if the token that was drawn last ends the text.
@@ -221,7 +221,9 @@ class MultiPromptDecoder:
                     if not group.unread:
                         last = group.tokens[-1]
                         may_stop, is_end = last in self._stop_tokens, last in self._model.end_tokens
-                        group.end(self._model.decode, self._sampling, may_stop=may_stop, is_end=is_end)
+                        group.end_if_complete(
+                            self._model.decode, self._sampling, may_stop=may_stop, is_end=is_end
+                        )
             yield from [group for group in self._active if group.ending]
             with torch.inference_mode():
                 self._remove_ended()

@@ -100,7 +100,7 @@ class RemoteModel:
         self.way, self.at_once, self.listed = way, at_once, listed
         self.server = server_of(self.ask, self._properties(), by_tokens=way == "certified")
         self.context = self.server.context
-        # As a ``SteerableModel`` has them.
+        # The methods that ``SteerableModel`` also has.
         self.encode, self.encode_chat = self.server.encode, self.server.encode_chat
         self.decode = self.server.decode
         self.text_of = lru_cache(maxsize=65536)(lambda token: self.decode([token]))

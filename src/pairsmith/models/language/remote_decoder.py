@@ -138,7 +138,9 @@ class RemoteDecoder:
             token = int(draw_tokens(*choices, number))
             group.tokens.append(token)
             may_stop = self._sampling.stop[-1] in self._model.text_of(token)
-            group.end(self._model.decode, self._sampling, may_stop=may_stop, is_end=self._model.ends(token))
+            group.end_if_complete(
+                self._model.decode, self._sampling, may_stop=may_stop, is_end=self._model.ends(token)
+            )
         return group
 
     def _number(self, group: Group, place: int) -> Float64s:

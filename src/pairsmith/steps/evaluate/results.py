@@ -11,9 +11,10 @@ from pydantic import Field
 from pairsmith import __version__
 from pairsmith.core.errors import FolderError, PairsmithError, StorageError, redacted, redacted_values
 from pairsmith.core.paths import Place, exists, is_folder, place, reaching
+from pairsmith.core.progress import Say
 from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
-from pairsmith.data.splits import Say, to_measure_on, to_train_on
+from pairsmith.data.splits import to_measure_on, to_train_on
 from pairsmith.runs import DatasetFolder, Manifest, Run, lock, model_display_name, write_json
 from pairsmith.runs.card import fenced, repeat
 from pairsmith.runs.claim import claim

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import DamagedError, InputError, SettingsError
 from pairsmith.core.paths import MANIFEST, display_name, place
+from pairsmith.core.progress import Say
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.labelled_rows import KINDS, read_labelled_rows
 from pairsmith.data.schemas import (
@@ -28,7 +29,7 @@ from pairsmith.data.schemas import (
     from_table,
     to_table,
 )
-from pairsmith.data.splits import Say, split_of, to_train_on
+from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text import with_full_stop
 from pairsmith.methods.dino.requests import GeneratedRow

@@ -17,9 +17,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.core.citations import MINING
+from pairsmith.core.errors import FolderError
 from pairsmith.core.folder_kinds import json_object
 from pairsmith.core.model_names import model_revision
-from pairsmith.core.paths import place
+from pairsmith.core.paths import place, reaching
 from pairsmith.data.documents import Document, read_documents
 from pairsmith.data.kept_columns import kept_schema
 from pairsmith.data.schemas import MINED_ANSWER, MINED_PAIR, REJECT, Reject, as_columns, to_table
@@ -89,7 +90,8 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
     styled = any(is_styled(settings.units(), corpus.side) for corpus in both)
     if styled and load_style_classifier(settings.encoder) is None:
         run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
-    trained = json_object(place(settings.encoder) / TRAINING_RECORD)
+    with reaching(place(settings.encoder), FolderError):
+        trained = json_object(place(settings.encoder) / TRAINING_RECORD)
     chosen = trained.get("settings")
     kind = chosen.get("kind", settings.kind) if isinstance(chosen, dict) else settings.kind
     if trained.get("step") == "train-biencoder" and kind != settings.kind:

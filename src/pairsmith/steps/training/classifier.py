@@ -5,8 +5,9 @@ from functools import cache, partial
 from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.paths import Place
+from pairsmith.core.progress import Say
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
-from pairsmith.data.splits import Say, split_of, splits_of, to_measure_on, to_train_on
+from pairsmith.data.splits import split_of, splits_of, to_measure_on, to_train_on
 from pairsmith.methods.dino.classifier import ClassifierTraining, check_labels, distinct, train_classifier_on
 from pairsmith.models.classifier import save_classifier, text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder

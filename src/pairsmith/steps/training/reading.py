@@ -6,7 +6,7 @@ from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import Progress, Say
 from pairsmith.data.examples import (
     FEW,
     Example,
@@ -15,7 +15,7 @@ from pairsmith.data.examples import (
     all_questions,
     read_examples,
 )
-from pairsmith.data.splits import Say, to_measure_on, to_train_on
+from pairsmith.data.splits import to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.steps.planning import read_first
 from pairsmith.steps.shared import with_sources

@@ -1,4 +1,5 @@
-"""The results of an audit: how often annotators confirm the data's labels, and agree (D13, Table 3)."""
+"""The results of an audit: how often annotators confirm the data's labels, and how far they agree
+with each other (D13, Table 3)."""
 
 from collections import Counter
 from collections.abc import Mapping

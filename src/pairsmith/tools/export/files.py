@@ -17,7 +17,7 @@ MakeObjects = Callable[[Sequence[Row]], Iterable[Mapping[str, Any]]]
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """A row as a json_line of JSON."""
+    """A row as a line of JSON."""
     return json.dumps(dict(row), ensure_ascii=False, default=str)
 
 

@@ -25,7 +25,7 @@ _SCORED_OR_LABELLED = ("scored pairs", "labelled pairs")
 
 
 def jsonl(splits: Splits, kind: RowKind) -> Files:  # noqa: ARG001 - rows of all kinds are written alike
-    """JSON Lines: one row per json_line, with all of its columns."""
+    """JSON Lines: one row per line, with all of its columns."""
     for split, rows in splits.items():
         for number, row in enumerate(rows, start=1):
             for name, value in row.items():

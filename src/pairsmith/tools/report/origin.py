@@ -28,8 +28,8 @@ def checks_in_words(folder: DatasetFolder, against: Sequence[str]) -> str:
         checks.append("whether rows share text with the evaluation data")
     else:
         unchecked = (
-            " Not checked: whether rows share text with evaluation data, which the option against of "
-            "pairsmith report names."
+            " Not checked: whether rows share text with evaluation data. To check it, name the data with the "
+            "option against of pairsmith report."
         )
     return (
         f"Checked: {', '.join(checks)}.{unchecked} No check can tell whether the "
