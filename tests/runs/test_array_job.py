@@ -18,6 +18,7 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR
 from pairsmith.runs import DatasetFolder, FolderWriter, Identity, Run, lock
+from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.ranks import Rank, few_numbers, rank_folders
 from pairsmith.runs.status import status_lines
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -116,6 +117,17 @@ def test_ranks_continue_what_one_process_began(world, monkeypatch):
         one_rank(settings(), tmp / "out", number, 2)
     # A finished folder can grow, but not by ranks: rank 0 does all of it.
     assert files(tmp / "out") == files(tmp / "one")
+
+
+def test_a_rank_makes_only_what_the_jobs_folder_lacks_of_work_that_grew(world):
+    tmp, settings = world
+    plainly(settings(limit=4), tmp / "out")
+    unfinished = read_manifest(tmp / "out").model_copy(update={"complete": False})
+    (tmp / "out/manifest.json").write_text(unfinished.model_dump_json())  # as if it had been stopped
+    for _ in range(2):  # the second time it has a manifest of the grown work
+        one_rank(settings(), tmp / "out", 1, 2)
+        made = sorted(path.name for path in (tmp / "out/rank-1-of-2/data").iterdir())
+        assert made == [f"train-{number:05d}.parquet" for number in (3, 5, 7, 9)]
 
 
 def test_a_rank_of_other_settings_is_refused_with_what_to_do(world):
