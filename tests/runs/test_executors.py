@@ -135,7 +135,7 @@ def test_workers_take_one_gpu_after_the_other(tmp_path):
 
 
 def wait_for_server(url):
-    wait_to_retry(0.0, url, "503 no room", told=True, asked=False, stopped=threading.Event())
+    wait_to_retry(0.0, url, "503 no room", report=True, by_server=False, stopped=threading.Event())
 
 
 class OfBusyServer:

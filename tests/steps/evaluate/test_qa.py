@@ -381,7 +381,7 @@ def test_questions_without_answers_are_no_data(reader, tmp_path):
     path.write_text(
         '{"context": "Two dogs.", "question": "Who?", "answers": {"text": [], "answer_start": []}}\n'
     )
-    with pytest.raises(InputError, match="no questions with answers"):
+    with pytest.raises(InputError, match="none of its 1 questions has an answer in its passage"):
         evaluate_qa(settings(reader, path), Run(tmp_path / "out", Silent()))
 
 
