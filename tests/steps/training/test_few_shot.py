@@ -288,7 +288,7 @@ def test_without_validation_the_first_rate_is_kept_and_that_is_said(corpora, tin
     said = capsys.readouterr().err
     first = said.index("without validation examples the first of the 2 learning rates is kept, however well")
     assert first < said.index("learning rate 0.001: ")
-    assert "no validation figure to choose a learning rate by; the first one, 0.001, is kept" in said
+    assert "no validation figure to choose a learning rate by" not in said  # which would say it again
 
 
 def test_shortened_vectors_and_what_looks_like_a_special_token(tiny_bert):
