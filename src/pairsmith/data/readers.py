@@ -223,7 +223,7 @@ def column_text(row: Columns, name: str, where: str) -> str:
 
 
 def title_of(row: Columns, where: str) -> str:
-    """The text in the column title; empty if the row has none, or anything but a text."""
+    """The title of a row, from its column title; empty if the row has no title, or one that is no text."""
     return column_text(row, "title", where) if isinstance(row.get("title"), str) else ""
 
 

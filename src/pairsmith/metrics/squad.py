@@ -38,7 +38,7 @@ def squad_warning(golds: Sequence[Sequence[str]]) -> str:
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> bool:
-    """Whether the ``normalized`` prediction equals one of ``golds``, normalized; at least one (M11, Q7)."""
+    """Whether the prediction equals one of ``golds``, at least one, with both ``normalized`` (M11, Q7)."""
     _check(golds)
     return normalized(prediction) in [normalized(gold) for gold in golds]
 

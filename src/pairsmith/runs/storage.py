@@ -161,8 +161,9 @@ def create_atomic(path: Place, data: bytes) -> None:
 
     Raises:
         FileExistsError: there is a file at ``path`` already. It is not changed.
-        Exception: in some stores, the same; or files cannot be created exclusively there, or the write
-            failed. The file may exist then, incomplete or not synced.
+        Exception: some stores raise another exception if there is a file already. Other causes are that the
+            storage cannot create files exclusively, or that the write failed; then the file may be there,
+            incomplete or not synced.
     """
     make_folder(path.parent)
     if isinstance(path, UPath):

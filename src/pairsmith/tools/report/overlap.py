@@ -108,7 +108,7 @@ def _ngrams(folded: str) -> Iterator[bytes]:
 def count_overlap(
     folder: DatasetFolder, columns: Sequence[str], references: Mapping[str, ReferenceTexts], examples: int
 ) -> dict[str, Overlap]:
-    """By evaluation data, how many rows share text with it, by their texts in ``columns``.
+    """For each set of evaluation data, how many rows share text with it; ``columns`` hold the rows' texts.
 
     A row counts once, whatever its number of shared texts. The first ``examples`` of the rows are kept.
     """
@@ -138,7 +138,7 @@ def count_overlap(
 def overlap_blocks(
     overlaps: Mapping[str, Overlap], total: int, columns: Sequence[str], warn: list[Finding]
 ) -> Iterator[Block]:
-    """How many of the ``total`` rows share text with each evaluation data, and the first of these rows."""
+    """How many of the ``total`` rows share text with each set of evaluation data, and the first such rows."""
     short = {source: model_display_name(source) for source in overlaps}
     often = Counter(short.values())  # two sources in different folders may have the same name
     names = {
