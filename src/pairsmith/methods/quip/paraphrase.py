@@ -177,7 +177,7 @@ def predict_tuned(
 ) -> Bools:
     """Whether each of ``pairs`` is predicted to be paraphrases, ``(pairs,)``, after fine-tuning (Q9).
 
-    A copy of the encoder is trained on ``examples``, see ``fine_tune``.
+    ``fine_tune`` trains a copy of the encoder on ``examples``; ``scorer`` itself is not changed.
     """
     copy = replace(scorer.encoder, model=deepcopy(scorer.encoder.model).float())
     tuned, layers = replace(scorer, encoder=copy), last_layers(copy)
