@@ -215,7 +215,7 @@ def evaluate_sts(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> Mapping[str, SuiteScores]:
-    """Spearman's correlation ×100 of an encoder's cosines with people's grades (D11).
+    """Spearman's correlation ×100 of an encoder's cosines with human grades (D11).
 
     Args:
         encoder: the encoder to evaluate.

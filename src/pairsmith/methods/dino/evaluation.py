@@ -1,7 +1,7 @@
 """Evaluations of DINO: of models trained on generated rows, and of how well labels separate generated pairs.
 
-encoder, pairs with people's scores -> cosines -> Spearman's correlation (D11)
-classifier, texts with people's labels -> confusions -> accuracy and macro F1 (D14)
+encoder, pairs with human scores -> cosines -> Spearman's correlation (D11)
+classifier, texts with human labels -> confusions -> accuracy and macro F1 (D14)
 generated pairs, cosines by another encoder -> the mean of each label
 """
 
@@ -194,7 +194,7 @@ def _draws(
 
 
 def _gold(suite: StsSuite) -> dict[str, Float64s]:
-    """People's scores by subset."""
+    """Human scores by subset."""
     return {name: np.array([pair.score for pair in pairs]) for name, pairs in suite.subsets.items()}
 
 

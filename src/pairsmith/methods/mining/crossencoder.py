@@ -48,7 +48,7 @@ def train_crossencoder_on(
 ) -> TrainedModel[CrossEncoder]:
     """Train a cross-encoder at each learning rate, and keep the best one (M6).
 
-    The accuracy of ranking on ``validation``, or the correlation with people's scores, chooses step and
+    The accuracy of ranking on ``validation``, or the correlation with human scores, chooses step and
     learning rate; without validation examples the last step at the first rate is kept. ``hard_negatives`` has
     a list of texts for each seed, then one for each validation example.
     """
@@ -188,7 +188,7 @@ def binary_losses(scores: Tensor, targets: Tensor) -> Tensor:
     """Binary cross-entropy of each pair, ``(pairs,)`` (M6, reading comprehension).
 
     ``scores``, unnormalised, and ``targets`` are ``(pairs,)`` float32. Targets lie in [0, 1]: 1 for
-    positives, 0 for negatives, or people's scores.
+    positives, 0 for negatives, or human scores.
     """
     return nn.functional.binary_cross_entropy_with_logits(scores, targets, reduction="none")
 
@@ -223,7 +223,7 @@ def ranking_accuracy(
 
 
 def score_correlation(cross: CrossEncoder, examples: Sequence[Example]) -> float | None:
-    """Spearman's correlation, ×100, of the model's scores and people's; None where it is undefined."""
+    """Spearman's correlation, ×100, of the model's scores and the human ones; None where it is undefined."""
     scores = score_pairs(
         cross, [example.input for example in examples], [example.output for example in examples]
     )

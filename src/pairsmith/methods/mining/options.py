@@ -49,7 +49,7 @@ class BiencoderOptions(FewShotOptions):
 
 
 class CrossencoderOptions(FewShotOptions):
-    """How a cross-encoder learns to tell pairs from hard negatives, or people's scores of pairs (M6)."""
+    """How a cross-encoder learns to tell pairs from hard negatives, or human scores of pairs (M6)."""
 
     kind: Literal[MiningKind, "scored"] = Field(
         default="pairs",

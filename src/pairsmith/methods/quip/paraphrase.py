@@ -1,6 +1,6 @@
 """Paraphrase detection: by BERTScore alone, and with a few labelled pairs (Q8, Q9).
 
-people's judgements -> the layer that agrees with them best -> BERTScores of the pairs -> AUROC
+human judgements -> the layer that agrees with them best -> BERTScores of the pairs -> AUROC
 a few labelled pairs -> BERTScores of the last layers -> logistic regression, or fine-tuning -> F1
 """
 
@@ -102,7 +102,7 @@ def labels_of(pairs: Sequence[Paraphrase]) -> Bools:
 def layer_correlations(
     scorer: BertScorer, judgements: Mapping[str, Sequence[GradedPair]], progress: Progress | None = None
 ) -> dict[int, float]:
-    """For each layer from 1 on, the correlation of its BERTScores with people's judgements (Q8).
+    """For each layer from 1 on, the correlation of its BERTScores with human judgements (Q8).
 
     It is the mean of the Pearson correlations of all language pairs, the keys of ``judgements``, at least
     one: from -1 to 1, NaN if one of them is undefined.

@@ -26,7 +26,7 @@ _NOT_FIGURES = {"about", "seconds", "against"}
 
 MEANINGS = {
     "evaluate sts": "“all” is Spearman's correlation, ×100, between the cosine similarities of the model's "
-    "vectors and people's scores: 100 if both order the pairs alike, 0 if the two orders are unrelated.",
+    "vectors and human scores: 100 if both order the pairs alike, 0 if the two orders are unrelated.",
     "evaluate classification": "All figures are ×100. Accuracy is the share of texts whose label is "
     "predicted correctly; macro F1 is the mean over the labels of F1, the harmonic mean of precision and "
     "recall.",
@@ -35,7 +35,7 @@ MEANINGS = {
     "differ.",
     "evaluate paraphrase": "auroc, f1 and correlation are ×100. auroc is the share of pairs of a paraphrase "
     "and another pair in which the paraphrase has the larger BERTScore. correlation is Pearson's, of the "
-    "BERTScores of other pairs with people's scores, on average over the language pairs. f1 is the mean "
+    "BERTScores of other pairs with human scores, on average over the language pairs. f1 is the mean "
     "after training on each split: “error” is its standard error over the splits, its interval is over the "
     "test pairs.",
     "evaluate sentiment": "All figures are ×100. accuracy and auroc are means over the prompts: “error” is "
