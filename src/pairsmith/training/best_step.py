@@ -32,6 +32,9 @@ _TRIMMED = 10
 SAVE_SECONDS = 600.0
 """A checkpoint is also saved when the last one is older than this, as for trainings with long steps."""
 
+_NOTE_SECONDS = 60.0
+"""The step that a training has reached is written at most this often, in seconds."""
+
 TRAIN = "train"
 """Label of a training's progress bar."""
 
@@ -120,6 +123,7 @@ class BestStepCallback(TrainerCallback):
     logs: Logs | None = None
     started: float = field(default_factory=time.monotonic)
     saved: float = field(default_factory=time.monotonic)
+    noted: float = -math.inf
     processes: Processes = field(default_factory=Processes.current)
     stopped_by: list[int] = field(default_factory=list)
 
@@ -167,6 +171,7 @@ class BestStepCallback(TrainerCallback):
             self.progress.say(f"resuming from {path.name}")
         if kept and kept.logs and self.options.tensorboard and self.processes.writes:
             self.logs = Logs(kept.logs, self.metric, step, self.so_far.curve)
+        self._note(max(step, 0))
         if not start:
             self.evaluate(0)
         # The trainer warns of equal file times and of another number of processes, neither of which matters.
@@ -179,6 +184,7 @@ class BestStepCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
         """After each step: count it, and evaluate when it is time."""
         self.bar.advance()
+        self._note(state.global_step)
         if state.global_step % _TRIMMED == 0:
             trim()
         if state.global_step % self.options.eval_steps == 0:
@@ -191,6 +197,13 @@ class BestStepCallback(TrainerCallback):
             control.should_save = False  # nothing would resume from the last step
         if control.should_save and self.checkpoints is not None and self.processes.writes:
             self.checkpoints.check()  # before the trainer writes, which would make a moved folder again
+
+    def _note(self, step: int) -> None:
+        """Let ``pairsmith status`` know the step, unless it was told of one less than a minute ago."""
+        now = time.monotonic()
+        if self.checkpoints and self.processes.writes and now - self.noted >= _NOTE_SECONDS:
+            self.checkpoints.note(step, self.total)
+            self.noted = now
 
     @property
     def _saves_at_any_step(self) -> bool:
