@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pairsmith.core.errors import FolderError, one_line
+from pairsmith.core.errors import FolderError, counted, one_line
 from pairsmith.core.folder_kinds import read_record
 from pairsmith.core.paths import (
     CHECKPOINT_RECORD,
@@ -72,9 +72,9 @@ class Status:
         state = "finished" if self.complete else "running" if self.running else "stopped"
         parts = [f"{name}: {self.step}, {state}"]
         if self.reasons is not None:
-            of = f" of {self.planned:,}" if self.planned else ""
-            shards = "shard" if (self.planned or self.shards) == 1 else "shards"
-            parts.append(f"{self.shards:,}{of} {shards}, {self.rows:,} rows")
+            shards = counted(self.planned or self.shards, "shards")
+            shards = f"{self.shards:,} of {shards}" if self.planned else shards
+            parts.append(f"{shards}, {counted(self.rows, 'rows')}")
         parts += [text for text in (self.reached, self.saved) if text]
         if self.rate and not self.complete:
             parts.append(f"{self.rate:,.1f} rows/s")
@@ -85,7 +85,7 @@ class Status:
         ]
         total = sum((self.reasons or {}).values())
         labels = [f"    {number:>9,} of label {one_line(name)}" for name, number in self.labels.items()]
-        heading = [f"  {total:,} rejects"] if rejects else []
+        heading = [f"  {counted(total, 'rejects')}"] if rejects else []
         return [" · ".join(parts), *labels, *heading, *rejects]
 
 
@@ -218,7 +218,7 @@ def _lines(path: Place) -> Iterator[str]:
     record = read_record(path / "run.json")
     done = record.get("steps", {})
     names = dict.fromkeys([*record.get("planned", []), *done])
-    yield f"{path}: recipe {record.get('recipe')}, {len(done)} of {len(names)} steps finished"
+    yield f"{path}: recipe {record.get('recipe')}, {len(done)} of {counted(len(names), 'steps')} finished"
     for name in names:
         step_status = status_of(path / name)
         begun = "running" if lock.is_held(path / name) else "not started"
@@ -233,7 +233,7 @@ def _lines_of_ranks(path: Place, folders: Sequence[Place]) -> Iterator[str]:
     shares = {rank: folder for folder in folders if (rank := rank_in(folder))}
     for size in sorted({rank.size for rank in shares}):
         done = {rank for rank in shares if rank.size == size and size_of(shares[rank] / DONE) is not None}
-        yield f"{path}: an array job, {len(done)} of {size} ranks finished"
+        yield f"{path}: an array job, {len(done)} of {counted(size, 'ranks')} finished"
         begun = set()
         for rank, folder in shares.items():
             if rank.size == size and (share := status_of(folder)):

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import PrinterCallback, TrainerCallback
 
-from pairsmith.core.errors import ModelError, StorageError, first_line
+from pairsmith.core.errors import ModelError, StorageError, counted, first_line
 from pairsmith.core.model_files import pick_dtype, quiet_loading, trim, unsaid
 from pairsmith.core.progress import Progress, ProgressTask
 from pairsmith.training.checkpoints import BestSoFar, Checkpoints
@@ -76,7 +76,7 @@ class TrainingHistory:
         they are shown, with one decimal place. With ``keep_base`` the base is never better than what is kept.
         """
         if self.best is None:
-            return f"the last of {self.steps:,} steps"
+            return f"the last of {counted(self.steps, 'steps')}"
         if self.best_step == 0:
             return f"the base, as no step was better: validation {self.metric} {self.best:.1f}"
         kept = f"best step {self.best_step:,} of {self.steps:,}, validation {self.metric} {self.best:.1f}"
@@ -311,10 +311,9 @@ def train_to_best_step(
     """
     steps = setup.steps
     if steps < FEW_STEPS and not options.steps_are_chosen:  # else they are few on purpose
-        times = "step" if steps == 1 else "steps"
         progress.say(
-            f"only {steps} {times} of {options.batch_size} rows, too few to learn much: give more rows, a "
-            "smaller batch size or more epochs"
+            f"only {counted(steps, 'steps')} of {counted(options.batch_size, 'rows')}, too few to learn "
+            "much: give more rows, a smaller batch size or more epochs"
         )
     with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
         evaluate = partial(as_usual, setup.measure) if setup.measure else None
