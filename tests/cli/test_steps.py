@@ -17,6 +17,7 @@ from pairsmith.runs import Run
 from pairsmith.steps.evaluate.evaluation import Evaluation
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.generate.settings import GenerateSettings
+from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings, QueriesSettings
 from pairsmith.steps.search.settings import SearchSettings
 from pairsmith.steps.step import Step, imported
@@ -152,3 +153,17 @@ def test_commands_that_may_follow_have_the_columns_that_were_given():
     )
     (command,) = STEPS["train-biencoder"].commands_after(settings, "e")
     assert " --outputs o --encoder e --input-column q --output-column p --out " in command
+
+
+@pytest.mark.parametrize(
+    ("kind", "judge"),
+    [
+        ("pairs", "--judge margin --one-per"),
+        ("reading", "--judge likelihood --model embedded:smollm2-135m-instruct --one-per"),
+        ("summaries", "--judge likeness --model embedded:all-minilm-l6-v2 --seeds SEEDS --beside margin --"),
+    ],
+)
+def test_after_mining_the_judge_follows_that_is_best_for_the_kind(kind, judge):
+    settings = MineSettings(kind=kind, inputs=["i"], outputs=["o"], encoder="e")
+    _, command = STEPS["mine"].commands_after(settings, "m")
+    assert command.startswith(f"pairsmith filter --pairs m {judge}")

@@ -50,6 +50,19 @@ def _check_folder(source: str) -> None:
     check_exists(source)
 
 
+def _after_mining(settings: MineSettings) -> tuple[str, ...]:
+    """The report, and a filter with the judge that was the best for this kind of pairs (docs/mining.md)."""
+    judge = {
+        "pairs": "--judge margin",
+        "reading": "--judge likelihood --model embedded:smollm2-135m-instruct",
+        "summaries": "--judge likeness --model embedded:all-minilm-l6-v2 --seeds SEEDS --beside margin",
+    }[settings.kind]
+    return (
+        "pairsmith report --data {out} --out {out}-page",
+        f"pairsmith filter --pairs {{out}} {judge} --one-per both --best 500 --out {{out}}-kept",
+    )
+
+
 def _after_retrieval(settings: EvaluateRetrievalSettings) -> tuple[str, ...]:
     """A search of the same documents; those of a folder in BEIR's layout are found by the folder's name."""
     corpus = "{corpus}" if settings.corpus or not is_folder(place(settings.data)) else "{data}"
@@ -115,10 +128,7 @@ STEPS: StepTable = {
         "Find pairs of texts in two corpora.",
         plan="pairsmith.steps.mine.plan:plan_mine",
         checks={"encoder": check_name},
-        next_commands=(
-            "pairsmith report --data {out} --out {out}-page",
-            "pairsmith filter --pairs {out} --judge margin --one-per both --best 500 --out {out}-kept",
-        ),
+        next_commands=_after_mining,
     ),
     "train-crossencoder": Step(
         TrainCrossencoderSettings,
