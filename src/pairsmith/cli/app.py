@@ -78,8 +78,8 @@ FreshSteps = Annotated[
     _option(
         "--fresh-step",
         "step",
-        "A step of the recipe to start over in its folder; the steps that read its result are made anew if "
-        "the result changes. [may be given several times]",
+        "A step to start over in its folder; the steps that read its result are made anew if the result "
+        "changes. [may be given several times]",
     ),
 ]
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show only results, no progress and messages.")]
@@ -314,6 +314,7 @@ def _compare(
         bool, typer.Option("--only-write", help="Only write the recipe of each seed; run nothing.")
     ] = False,
     fresh: Fresh = False,
+    fresh_steps: FreshSteps = None,
     quiet: QuietFlag = False,
 ) -> None:
     from pairsmith.cli.compare.file import find_comparison, read_comparison
@@ -323,7 +324,9 @@ def _compare(
     process.refuse_several("start it without")
     _refuse_empty({"out": out})
     comparison, progress = read_comparison(find_comparison(file)), _progress(quiet)
-    scores, costs = run_comparison(comparison, place(out), progress, fresh=fresh, only_write=only_write)
+    scores, costs = run_comparison(
+        comparison, place(out), progress, fresh=fresh, fresh_steps=fresh_steps or (), only_write=only_write
+    )
     if scores:
         progress.result(table(scores, costs))
 
