@@ -104,6 +104,9 @@ written: [comparing](../comparing.md).
 |---|---|
 | `--out DIR` | Folder on this machine to write to. Required. |
 | `--only-write` | Only write the recipe of each seed; run nothing. |
+| `--fresh-step STEP` | A step to start over in its folder, with every seed. What its new settings do \
+not change, such as vectors, is used again. The steps that read its result are made anew if the result \
+changes. May be given several times. |
 | `--fresh`, `--quiet` | As for [every step](index.md). |
 """,
     ),

@@ -614,7 +614,7 @@ def test_what_functions_return_is_shown_in_one_line():
         "GeneratedRows(2,000 rows, 0 rejects, 2 of 3 requests complete)"
     )
     assert repr(TrainingSet([PAIR], [], [], 1)) == (
-        "TrainingSet(1 training rows, 0 validation rows, 0 rejects, 1 negatives)"
+        "TrainingSet(1 training row, 0 validation rows, 0 rejects, 1 negative)"
     )
 
 

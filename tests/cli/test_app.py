@@ -168,6 +168,26 @@ def test_the_help_is_whole_and_says_where_to_start(pairsmith):
     assert text.endswith("\n  Start with: pairsmith run quickstart --out runs/quickstart\n")
 
 
+@pytest.mark.parametrize(
+    ("command", "usage", "argument"),
+    [
+        ("run", "[OPTIONS] RECIPE", "  RECIPE  A YAML file, or"),
+        ("search", "[OPTIONS] [QUERY]...", "  QUERY  What to search for."),
+        ("tasks show", "[OPTIONS] NAME", "  NAME  Name of a built-in task."),
+    ],
+)
+def test_the_help_names_arguments_without_a_type_of_python(pairsmith, command, usage, argument):
+    text = pairsmith(*command.split(), "--help").output
+    assert text.splitlines()[0].endswith(f"{command} {usage}")
+    assert argument in text
+    assert "<str>" not in text
+
+
+def test_the_help_of_a_group_has_whole_sentences(pairsmith):
+    text = " ".join(pairsmith("evaluate", "--help").output.split())
+    assert all(step.help in text for name, step in STEPS.items() if name.startswith("evaluate-"))
+
+
 def test_the_help_of_run_names_every_recipe_that_ships(pairsmith):
     text = pairsmith("run", "--help").output.replace(" ", "").replace("\n", "")  # lines end within names
     for path in recipe_path("quickstart").parent.glob("*.yaml"):
@@ -291,6 +311,16 @@ def test_names_and_defaults_in_words():
         "default: a, b",
         "",
     ]
+
+
+class NumberSettings(Settings):
+    passes: float = Field(default=1.0, description="Passes.")
+    rates: list[float] = Field(default=[2e-5, 20.0], description="Rates.")
+
+
+def test_defaults_are_numbers_as_people_write_them():
+    fields = NumberSettings.model_fields
+    assert [default_text(field) for field in fields.values()] == ["default: 1", "default: 2e-05, 20"]
 
 
 # the commands that there are

@@ -531,7 +531,7 @@ def test_when_a_step_has_grown_what_follows_is_made_anew(tmp_path):
     changed = growing(tmp_path, 9, ", augment: 1")
     with pytest.raises(
         FolderError,
-        match="augment: 2 there, 1 here\ngive --fresh-step clean to pairsmith run to make this step",
+        match="augment: 2 there, 1 here\ngive --fresh-step clean to pairsmith run or compare to make this step",
     ) as caught:
         run_recipe(changed, tmp_path / "run", Silent())
     assert "--fresh would start every step" in str(caught.value)
@@ -545,7 +545,7 @@ def test_a_changed_step_of_a_recipe_says_what_a_fresh_start_uses_again(kept):
         f"; {kept}" if kept else ""
     )
     told = str(_for_recipes(OtherWorkError(f"run/a holds a run: k: 1 there, 2 here\n{alone}"), Path("run/a")))
-    remedy = "give --fresh-step a to pairsmith run to make this step and those that read it anew"
+    remedy = "give --fresh-step a to pairsmith run or compare to make this step and those that read it anew"
     remedy += f" ({kept})" if kept else ""
     assert told == (
         f"run/a holds a run: k: 1 there, 2 here\n{remedy}, or give another --out; --fresh would start every "

@@ -1,11 +1,14 @@
 """The table of steps: every function that it names is there, and takes what it is called with."""
 
 import inspect
+import shlex
+from typing import get_args
 
 import pytest
-from tests.documented import unknown_in
+from tests.documented import name_of, unknown_in
 
 from pairsmith.cli.app import _SECTIONS
+from pairsmith.cli.options import option_kind, settings_from
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.paths import MANIFEST
@@ -14,8 +17,11 @@ from pairsmith.runs import Run
 from pairsmith.steps.evaluate.evaluation import Evaluation
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.generate.settings import GenerateSettings
-from pairsmith.steps.retrieval.settings import QueriesSettings
+from pairsmith.steps.mine.settings import MineSettings
+from pairsmith.steps.retrieval.settings import FilterQueriesSettings, QueriesSettings
+from pairsmith.steps.search.settings import SearchSettings
 from pairsmith.steps.step import Step, imported
+from pairsmith.steps.training.settings import TrainBiencoderSettings
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
@@ -71,15 +77,36 @@ def test_only_settings_that_a_step_has_are_checked():
     assert "model" not in STEPS["mine"].all_checks()
 
 
+def settings_of(step, *, full, **values):
+    """Settings of a step without validation: those required and, if ``full``, all that take a text or number."""
+    for name, field in step.settings.model_fields.items():
+        kind, shown = option_kind(field.annotation)
+        if name not in values and (
+            field.is_required() or (full and kind is not bool and field.default is None)
+        ):
+            values[name] = 64 if "number" in shown else ["given"] if kind == list[str] else "given"
+        elif name not in values and full and field.default == []:
+            values[name] = ["one given", "other"]
+    return step.settings.model_construct(**values)
+
+
+@pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("name", [name for name, step in STEPS.items() if step.next_commands])
-def test_the_commands_that_may_follow_exist(name):
-    given = dict.fromkeys(STEPS[name].settings.model_fields, "given")
-    for command in STEPS[name].next_commands:
-        words = command.format_map(given | {"out": "out"}).split()[1:]
-        assert not unknown_in(words), command
-        step = next((STEPS[known] for known in (words[0], "-".join(words[:2])) if known in STEPS), None)
-        required = [n for n, f in step.settings.model_fields.items() if f.is_required()] if step else []
-        assert not [n for n in required if f"--{n.replace('_', '-')}" not in words], command
+def test_the_commands_that_may_follow_exist_and_can_be_given(name, full):
+    """Each is parsed as the command line does it, and the settings of its step accept what it gives."""
+    step = STEPS[name]
+    kinds = get_args(step.settings.model_fields["kind"].annotation) if name == "mine" else [None]
+    for kind in kinds:
+        settings = settings_of(step, full=full, **({"kind": kind} if kind else {}))
+        for text in step.commands_after(settings, "the folder/"):
+            command, rest = name_of(shlex.split(text)[1:])
+            assert not unknown_in(shlex.split(text)[1:]), text
+            values = command.make_context(command.name, rest).params
+            after = {**STEPS, "search": Step(SearchSettings, "", "")}
+            words = shlex.split(text)
+            model = next(after[n] for n in ("-".join(words[1:3]), words[1]) if n in after).settings
+            settings_from(model, {n: v for n, v in values.items() if n in model.model_fields and v != ()})
+            assert values.get("out", "the folder-x").startswith("the folder-"), text
 
 
 def test_a_cluster_that_does_not_answer_leaves_no_begun_folder(tmp_path):
@@ -96,12 +123,47 @@ def test_a_cluster_that_does_not_answer_leaves_no_begun_folder(tmp_path):
     assert len(seen) == 1  # the step may be finished
 
 
-def test_commands_that_may_follow_name_what_the_step_was_given():
+def test_commands_that_may_follow_name_what_the_step_was_given(tmp_path):
     settings = EvaluateRetrievalSettings(model="m", data="queries", corpus=["some chunks", "more"])
     (command,) = STEPS["evaluate-retrieval"].commands_after(settings, "out")
     assert command == "pairsmith search --model m --corpus 'some chunks' --corpus more"
+    settings = EvaluateRetrievalSettings(model="bm25", data=str(tmp_path), language="german")
+    (command,) = STEPS["evaluate-retrieval"].commands_after(settings, "out")
+    assert command == f"pairsmith search --model bm25 --corpus {tmp_path} --language german"
+    settings = EvaluateRetrievalSettings(model="m", data="of/the-hub", query_prompt="query: ")
+    (command,) = STEPS["evaluate-retrieval"].commands_after(settings, "out")
+    assert command == "pairsmith search --model m --corpus CORPUS --query-prompt 'query: '"
     (command,) = STEPS["queries"].commands_after(QueriesSettings(chunks="chunks", model="m"), "written")
     assert (
         command
         == "pairsmith filter-queries --queries written --corpus chunks --encoder ENCODER --out written-kept"
     )
+
+
+def test_commands_that_may_follow_have_the_columns_that_were_given():
+    (command,) = STEPS["queries"].commands_after(QueriesSettings(chunks="c.csv", column="a body"), "q")
+    assert " --corpus c.csv --corpus-column 'a body' --encoder " in command
+    settings = FilterQueriesSettings(queries="q", corpus=["c.csv"], encoder="e", corpus_column="body")
+    (command,) = STEPS["filter-queries"].commands_after(settings, "k")
+    assert command == (
+        "pairsmith negatives --pairs k --corpus c.csv --corpus-column body --encoder e --out k-negatives"
+    )
+    settings = TrainBiencoderSettings(
+        seeds="s", base="b", kind="reading", inputs=["i"], outputs=["o"], input_column="q", output_column="p"
+    )
+    (command,) = STEPS["train-biencoder"].commands_after(settings, "e")
+    assert " --outputs o --encoder e --input-column q --output-column p --out " in command
+
+
+@pytest.mark.parametrize(
+    ("kind", "judge"),
+    [
+        ("pairs", "--judge margin --one-per"),
+        ("reading", "--judge likelihood --model embedded:smollm2-135m-instruct --one-per"),
+        ("summaries", "--judge likeness --model embedded:all-minilm-l6-v2 --seeds SEEDS --beside margin --"),
+    ],
+)
+def test_after_mining_the_judge_follows_that_is_best_for_the_kind(kind, judge):
+    settings = MineSettings(kind=kind, inputs=["i"], outputs=["o"], encoder="e")
+    _, command = STEPS["mine"].commands_after(settings, "m")
+    assert command.startswith(f"pairsmith filter --pairs m {judge}")

@@ -2,6 +2,7 @@ import pytest
 
 from pairsmith.core.errors import (
     OtherWorkError,
+    counted,
     errors_in_other_words,
     first_line,
     in_other_words,
@@ -24,6 +25,22 @@ def test_what_is_called_nearly_so_is_named(tmp_path):
 )
 def test_the_first_line_of_an_error(error, line):
     assert first_line(error) == line
+
+
+@pytest.mark.parametrize(
+    ("count", "phrase", "text"),
+    [
+        (1, "rows", "1 row"),
+        (1, "repeated queries are", "1 repeated query is"),
+        (1, "pairs have", "1 pair has"),
+        (1, "are", "1 is"),
+        (1, "processes", "1 process"),
+        (0, "rows were", "0 rows were"),
+        (1234, "training rows", "1,234 training rows"),
+    ],
+)
+def test_a_number_before_a_phrase(count, phrase, text):
+    assert counted(count, phrase) == text
 
 
 def letters(count):

@@ -26,6 +26,17 @@ def test_labels_that_are_numbers_are_read_as_by_every_reader(tmp_path, texts):
         read(tmp_path / "rows.jsonl", {**rows[0], "label": ["x"]})
 
 
+def test_columns_that_differ_only_in_case_are_named(tmp_path):
+    with pytest.raises(InputError) as raised:
+        read(tmp_path / "rows.jsonl", {"id": "1", "Label": "x", "Text ": "a"})
+    assert str(raised.value) == (
+        f"{tmp_path}/rows.jsonl: rename the columns 'Label' to 'label', 'Text ' to 'text'; names of columns "
+        "are compared exactly"
+    )
+    with pytest.raises(InputError, match="rename the column 'SCORE' to 'score'; names"):
+        read(tmp_path / "rows.jsonl", {"sentence1": "a", "sentence2": "b", "SCORE": 1})
+
+
 def test_the_document_of_a_summary_is_in_the_column_document(tmp_path):
     row = {"document": "the document", "summary": "s", "text": "another text"}
     (result,) = read(tmp_path / "rows.jsonl", row)

@@ -104,7 +104,7 @@ def test_rows_that_lack_a_text(put, row, message):
         ({}, "rows.jsonl:1: the row has no scores; expected a column scores, score or label"),
         (
             {"scores": [1, 2, 3]},
-            "scores has 3 numbers and the row 1 negatives; expected the scores of the positive and",
+            "scores has 3 numbers and the row 1 negative; expected the scores of the positive and",
         ),
         ({"scores": [10**400, 1]}, "scores is .*; expected a number or a list of numbers"),
         (

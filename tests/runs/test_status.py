@@ -3,6 +3,7 @@
 import gc
 import json
 import shutil
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -125,6 +126,30 @@ def test_a_training_says_what_is_saved(tmp_path):
     assert status_lines(tmp_path) == [f"{tmp_path}: train-reader, stopped · saved at step 1,200"]
     (tmp_path / "training.json").write_text(json.dumps({**record, "complete": True}))  # killed at the end
     assert status_lines(tmp_path) == [f"{tmp_path}: train-reader, finished"]
+
+
+def test_a_training_says_which_step_it_has_reached_and_when(tmp_path):
+    """Of several learning rates, the last one that wrote a step counts."""
+    record = {"step": "train-reader", "complete": False, "settings": {"learning_rate": [5e-6, 1e-5]}}
+    (tmp_path / "training.json").write_text(json.dumps(record))
+
+    def reach(folder, step, seconds):
+        when = datetime.now(UTC) - timedelta(seconds=seconds)
+        (tmp_path / ".pairsmith-checkpoints.tmp" / folder).mkdir(parents=True, exist_ok=True)
+        note = {"step": step, "of": 3000, "time": when.isoformat(timespec="seconds")}
+        (tmp_path / ".pairsmith-checkpoints.tmp" / folder / "step.json").write_text(json.dumps(note))
+
+    reach("rate-0", 3000, 9000)
+    reach("rate-1", 1200, 3 * 3600 + 5 * 60 + 10)
+    stopped = f"{tmp_path}: train-reader, stopped"
+    assert status_lines(tmp_path) == [
+        f"{stopped} · step 3,000 of 3,000 at learning rate 5e-06, 2 h 30 min ago"
+    ]
+    reach("rate-1", 1200, -3600)  # the clock of another machine
+    assert status_lines(tmp_path) == [f"{stopped} · step 1,200 of 3,000 at learning rate 1e-05, 0 s ago"]
+    for damaged in ("{", "3", '{"step": "x", "of": 3, "time": "2026-01-01"}'):
+        (tmp_path / ".pairsmith-checkpoints.tmp/rate-0/step.json").write_text(damaged)
+        assert "step 1,200 of 3,000" in status_lines(tmp_path)[0]
 
 
 def test_a_rank_that_has_written_nothing_yet_is_running(tmp_path):

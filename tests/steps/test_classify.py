@@ -95,7 +95,7 @@ def test_the_command_and_its_errors(trained, tiny_bert, tmp_path, capsys):
         main([*command, "--out", str(tmp_path / "out")])
     said = capsys.readouterr().err
     assert f"next: pairsmith export --data {tmp_path / 'out'} --form csv" in said
-    assert re.search(r"label (good|bad) +1 texts", said)
+    assert re.search(r"label (good|bad) +1 text$", said, re.MULTILINE)
     assert DatasetFolder.open(tmp_path / "out").rows == 1
     with pytest.raises(ModelError, match="is no classifier; give a folder"):
         classify(of(str(tiny_bert), tmp_path / "in.txt"), Run(tmp_path / "no", Silent()))

@@ -1,4 +1,5 @@
 import json
+import re
 from contextlib import contextmanager
 from unittest.mock import Mock
 
@@ -11,6 +12,8 @@ from pairsmith.core.errors import FolderError, StorageError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import Run, Sources, lock
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.status import status_lines
+from pairsmith.training import best_step
 from pairsmith.training.checkpoints import BestSoFar, Checkpoints
 from pairsmith.training.fit import TrainingTask, same_rows, train_at_each_rate
 from pairsmith.training.folder import TRAINING_RECORD, ModelFolder
@@ -210,6 +213,42 @@ def test_a_training_ends_before_it_saves_in_a_new_folder_of_the_old_name(tmp_pat
     with pytest.raises(FolderError, match="/model was moved or removed"):
         train_at_each_rate(lambda: (Line(), task), options, Moving(), checkpoints)
     assert not out.exists()
+
+
+@pytest.mark.parametrize("rates", [[0.1], [0.1, 0.2]])
+def test_the_status_has_the_step_before_the_first_checkpoint(tmp_path, monkeypatch, rates):
+    monkeypatch.setattr(best_step, "_NOTE_SECONDS", 0.0)
+    out, lines = tmp_path / "model", []
+    folder = start(out, rate=rates)
+
+    def measure():
+        lines.extend(re.sub(r"\d+ s ago", "N s ago", line) for line in status_lines(out))
+        return 1.0
+
+    options = FewShotOptions(base="b", steps=3, batch_size=1, eval_steps=1, device="cpu", learning_rate=rates)
+    numbers = same_rows([1.0, 2.0, 3.0])
+    task = TrainingTask(3, numbers, lambda rows: {"numbers": torch.tensor(rows)}, measure, "none")
+    train_at_each_rate(lambda: (Line(), task), options, Silent(), folder.checkpoints)
+    started = f"{out}: train-encoder, running"
+    rate = " at learning rate 0.1" if len(rates) > 1 else ""
+    assert lines[:4] == [f"{started} · step {step} of 3{rate}, N s ago" for step in range(4)]
+    assert len(rates) == 1 or lines[5] == (
+        f"{started} · step 1 of 3 at learning rate 0.2, N s ago · saved: learning rate 0.1 at step 3"
+    )
+    folder.finish(save, {})
+    assert written(out) == ["1_Pooling/config.json", "model.safetensors", TRAINING_RECORD]
+
+
+def test_a_step_is_written_once_a_minute_and_needs_no_disk(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(Checkpoints, "note", lambda _, step, total: written.append((step, total)))
+    options = FewShotOptions(base="b", steps=3, batch_size=1, device="cpu")
+    task = TrainingTask(3, same_rows([1.0] * 3), lambda rows: {"numbers": torch.tensor(rows)}, None, "none")
+    train_at_each_rate(lambda: (Line(), task), options, Silent(), start(tmp_path / "model").checkpoints)
+    assert written == [(0, 3)]
+    monkeypatch.undo()
+    (tmp_path / "file").write_text("")
+    Checkpoints(tmp_path / "file" / "checkpoints").note(1, 3)
 
 
 def test_a_model_that_another_run_began_to_write_is_not_marked_complete(tmp_path):

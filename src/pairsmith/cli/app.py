@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from pairsmith import __version__
 from pairsmith.cli import process
-from pairsmith.cli.commands import StepCommand
+from pairsmith.cli.commands import HelpCommand, StepCommand
 from pairsmith.cli.options import settings_from, with_options
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
@@ -78,19 +78,15 @@ FreshSteps = Annotated[
     _option(
         "--fresh-step",
         "step",
-        "A step of the recipe to start over in its folder; the steps that read its result are made anew if "
-        "the result changes. [may be given several times]",
+        "A step to start over in its folder; the steps that read its result are made anew if the result "
+        "changes. [may be given several times]",
     ),
 ]
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show only results, no progress and messages.")]
 
 
-class _Commands(TyperGroup):
-    """The group of all commands; pairsmith's errors are printed here, before typer could print them."""
-
-    def invoke(self, ctx: Any) -> Any:
-        with process.errors_as_messages():
-            return super().invoke(ctx)
+class _Group(TyperGroup):
+    """A group of commands, whose help has the whole line of help of each."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands in sections; commands that are in no section come last."""
@@ -107,24 +103,42 @@ class _Commands(TyperGroup):
                     )
 
 
+class _Commands(_Group):
+    """The group of all commands; pairsmith's errors are printed here, before typer could print them."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with process.errors_as_messages():
+            return super().invoke(ctx)
+
+
 def make_app(steps: StepTable = STEPS) -> typer.Typer:
     """The command line for ``steps``."""
     app = _group(_HELP, epilog=_START, cls=_Commands, add_completion=True)
     app.callback()(_version_option)
-    evaluate = _group("Evaluate a model on test data.")
+    evaluate = _group("Evaluate a model on test data.", cls=_Group)
     app.add_typer(evaluate, name="evaluate")
     for name, step in steps.items():
         *above, last = command_of(name).split()
         (evaluate if above else app).command(last, help=step.help, cls=StepCommand)(step_command(step))
-    app.command("search", help="Search documents with a retriever or BM25.")(_search_command())
-    app.command("run", help="Run a recipe: steps in order, from a YAML file.")(_run)
-    app.command("compare", help="Compare ways of making rows by models trained on them.")(_compare)
-    app.command("plan", help="Estimate what a recipe makes and costs, before it runs.")(_plan)
-    app.command("status", help="Show how far a run is, and what remains to be done.")(_status)
-    app.command("doctor", help="Show this machine's hardware and installed models.")(_doctor)
+    app.command("search", help="Search documents with a retriever or BM25.", cls=HelpCommand)(
+        _search_command()
+    )
+    app.command("run", help="Run a recipe: steps in order, from a YAML file.", cls=HelpCommand)(_run)
+    app.command("compare", help="Compare ways of making rows by models trained on them.", cls=HelpCommand)(
+        _compare
+    )
+    app.command("plan", help="Estimate what a recipe makes and costs, before it runs.", cls=HelpCommand)(
+        _plan
+    )
+    app.command("status", help="Show how far a run is, and what remains to be done.", cls=HelpCommand)(
+        _status
+    )
+    app.command("doctor", help="Show this machine's hardware and installed models.", cls=HelpCommand)(_doctor)
     tasks = _group("List the built-in tasks, or show one.", no_args_is_help=False)
     tasks.callback(invoke_without_command=True)(list_tasks)
-    tasks.command("show", help="Print a built-in task's YAML, to copy and change.")(show_task)
+    tasks.command("show", help="Print a built-in task's YAML, to copy and change.", cls=HelpCommand)(
+        show_task
+    )
     app.add_typer(tasks, name="tasks")
     return app
 
@@ -300,6 +314,7 @@ def _compare(
         bool, typer.Option("--only-write", help="Only write the recipe of each seed; run nothing.")
     ] = False,
     fresh: Fresh = False,
+    fresh_steps: FreshSteps = None,
     quiet: QuietFlag = False,
 ) -> None:
     from pairsmith.cli.compare.file import find_comparison, read_comparison
@@ -309,7 +324,9 @@ def _compare(
     process.refuse_several("start it without")
     _refuse_empty({"out": out})
     comparison, progress = read_comparison(find_comparison(file)), _progress(quiet)
-    scores, costs = run_comparison(comparison, place(out), progress, fresh=fresh, only_write=only_write)
+    scores, costs = run_comparison(
+        comparison, place(out), progress, fresh=fresh, fresh_steps=fresh_steps or (), only_write=only_write
+    )
     if scores:
         progress.result(table(scores, costs))
 

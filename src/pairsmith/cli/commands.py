@@ -13,7 +13,30 @@ _MOST_NAMED = 3
 """Largest number of unexpected arguments in a message; a pattern such as ``*.txt`` may give thousands."""
 
 
-class StepCommand(TyperCommand):
+class HelpCommand(TyperCommand):
+    """A command whose help names arguments as ``RECIPE``, without a Python type such as ``<str>``."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The parts of the line ``Usage``, without braces."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options, each with its help."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for param in self.get_params(ctx):
+            if (record := param.get_help_record(ctx)) is None:
+                continue
+            if param.param_type_name == "argument":
+                sections["Arguments"].append((str(param.metavar), record[1]))
+            else:
+                sections["Options"].append(record)
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class StepCommand(HelpCommand):
     """A command that takes options only, apart from the arguments that it declares."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

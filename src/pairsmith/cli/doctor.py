@@ -9,7 +9,7 @@ import yaml
 
 from pairsmith import __version__
 from pairsmith.core.bundled import TINY, recipe_path
-from pairsmith.core.errors import PairsmithError, redacted
+from pairsmith.core.errors import PairsmithError, counted, redacted
 from pairsmith.core.extras import extras
 from pairsmith.core.gguf import SMOLLM2, SMOLLM2_INSTALL
 from pairsmith.core.hub import why_unreachable
@@ -55,8 +55,7 @@ def _machine() -> Iterator[str]:
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30 if hasattr(os, "sysconf") else 0
     memory = f", {gib:.0f} GiB of memory" if gib else ""
     threads = torch.get_num_threads()
-    word = "thread" if threads == 1 else "threads"
-    yield f"processor: {cores()} cores, {threads} {word} for torch{memory}"
+    yield f"processor: {counted(cores(), 'cores')}, {counted(threads, 'threads')} for torch{memory}"
     kind = pick_device("auto")
     if kind == "cuda":
         for number in range(torch.cuda.device_count()):

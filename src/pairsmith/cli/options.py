@@ -98,13 +98,15 @@ def default_text(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
     if value is None or value in ("", [], (), {}):
         return ""
-    if can_be_unset(field):
-        return f"default: {value}; null unsets it"
+    values = value if isinstance(value, list | tuple) else [value]
+    text = ", ".join(_value_text(value) for value in values)
+    return f"default: {text}; null unsets it" if can_be_unset(field) else f"default: {text}"
+
+
+def _value_text(value: object) -> str:
     if isinstance(value, bool):
-        return f"default: {'on' if value else 'off'}"
-    if isinstance(value, list | tuple):
-        return f"default: {', '.join(map(str, value))}"
-    return f"default: {value}"
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def can_be_unset(field: FieldInfo) -> bool:

@@ -19,7 +19,7 @@ def list_tasks(context: typer.Context) -> None:
         print(f"{name:<{wide}}  {task.kind}  {task.description}")
 
 
-def show_task(name: Annotated[str, typer.Argument(help="Name of a built-in task.")]) -> None:
+def show_task(name: Annotated[str, typer.Argument(help="Name of a built-in task.", metavar="NAME")]) -> None:
     """Print the YAML file of a built-in task."""
     from pairsmith.data.tasks import builtin_path
 

@@ -55,6 +55,8 @@ _COMMAND_OR_OPTION = re.compile(r"\bpairsmith [a-z][^;\n]*|(?<![\w-])--([a-z][a-
 _LONGEST_NAME, _MOST_NAMES = 100, 100
 """The number of characters of a name, and the number of names, that a message shows."""
 
+_SINGULAR_VERBS = {"are": "is", "have": "has", "were": "was", "prove": "proves"}
+
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/\d+")
 
 
@@ -189,6 +191,21 @@ def one_line(text: str) -> str:
 def times(count: int) -> str:
     """A number of repetitions in words: ``once``, ``twice``, ``3 times``."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def counted(count: int, phrase: str) -> str:
+    """A number before a phrase in the plural, which becomes the singular after 1: ``1 row``, ``1 query is``.
+
+    ``phrase`` ends with a noun, or with a verb of ``_SINGULAR_VERBS`` after it.
+    """
+    if count != 1:
+        return f"{count:,} {phrase}"
+    *nouns, last = phrase.split()
+    verb = _SINGULAR_VERBS.get(last)
+    words = nouns if verb else [*nouns, last]
+    if words:
+        words[-1] = re.sub("(?<=ss)es$|s$", "", re.sub("ies$", "y", words[-1]))
+    return " ".join(["1", *words, *([verb] if verb else [])])
 
 
 def known_names_hint(name: str, options: Iterable[str]) -> str:

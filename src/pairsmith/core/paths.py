@@ -31,6 +31,9 @@ CHECKPOINTS = ".pairsmith-checkpoints.tmp"
 CHECKPOINT_RECORD = "pairsmith.json"
 """The name of the file that is written last into a checkpoint; a checkpoint without it does not count."""
 
+TRAINING_STEP = "step.json"
+"""The name of the file beside the checkpoints with the step that a training has reached, for its status."""
+
 CACHE_VARIABLE = "PAIRSMITH_CACHE"
 
 MANIFEST = "manifest.json"

@@ -46,6 +46,15 @@ def kind_with(columns: Collection[str], source: str) -> RowKind:
     """The kind of rows that have these columns."""
     kind = next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
     if kind is None:
+        own_names = {name.strip().casefold(): name for name in columns}
+        for needed, _ in _KINDS:
+            if needed <= own_names.keys():
+                renamed = {own_names[name]: name for name in sorted(needed) if own_names[name] != name}
+                names = ", ".join(f"{name!r} to {new!r}" for name, new in renamed.items())
+                column = "column" if len(renamed) == 1 else "columns"
+                raise InputError(
+                    f"{source}: rename the {column} {names}; names of columns are compared exactly"
+                )
         sets = "; ".join(", ".join(sorted(needed)) for needed, _ in _KINDS)
         raise InputError(
             f"{source} has the columns {joined_names(columns)}; rename them to one of these sets: {sets}"

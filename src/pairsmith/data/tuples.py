@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, counted
 from pairsmith.data.documents import with_title
 from pairsmith.data.query_columns import column_texts, pick_pair
 from pairsmith.data.readers import at_least_one, column_text, title_of, two_texts
@@ -98,8 +98,9 @@ def _scores(row: Columns, negatives: int, where: str) -> tuple[float, ...]:
     if len(numbers) == negatives:  # the positive's score minus that of each negative
         return (0.0, *(-difference for difference in numbers))
     raise InputError(
-        f"{where}: {name} has {len(numbers)} numbers and the row {negatives} negatives; expected the scores "
-        "of the positive and of each negative, or the positive's score minus that of each negative"
+        f"{where}: {name} has {counted(len(numbers), 'numbers')} and the row "
+        f"{counted(negatives, 'negatives')}; expected the scores of the positive and of each negative, or "
+        "the positive's score minus that of each negative"
     )
 
 

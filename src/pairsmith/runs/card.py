@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 
-from pairsmith.core.errors import redacted_values
+from pairsmith.core.errors import counted, redacted_values
 from pairsmith.runs.attribution import Sources
 from pairsmith.runs.folder import REJECTS, DatasetFolder
 from pairsmith.runs.provenance import Attribution, Provenance, hub_data, hub_metadata, joint_languages
@@ -253,8 +253,8 @@ def _labels(folder: DatasetFolder, schema: pa.Schema) -> str:
     if measured:
         mean, least, most = pc.mean(values).as_py(), pc.min(values).as_py(), pc.max(values).as_py()
         spread = f"{least:.3f} to {most:.3f}, mean {mean:.3f}"
-        return f"{heading}{len(counts):,} different values of `{column}`, {spread}."
-    return f"{heading}{len(counts):,} different values of `{column}`."
+        return f"{heading}{counted(len(counts), 'different values')} of `{column}`, {spread}."
+    return f"{heading}{counted(len(counts), 'different values')} of `{column}`."
 
 
 def _examples(folder: DatasetFolder) -> str:

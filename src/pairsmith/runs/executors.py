@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from pairsmith.core.errors import PairsmithError, WorkerError
+from pairsmith.core.errors import PairsmithError, WorkerError, counted
 from pairsmith.core.fields import ExecutorName, WorkerSettings
 from pairsmith.core.model_files import work_as
 from pairsmith.core.progress import Say
@@ -173,7 +173,7 @@ class _Pool:
             raise WorkerError(
                 f"all workers ended while they were loading ({how}); give fewer --workers if memory ran out"
             )
-        remaining = f"{len(self.workers)} workers are left"
+        remaining = counted(len(self.workers), "workers are") + " left"
         self._say(f"worker {worker.index} ended while loading ({how}); {remaining}")
 
     def close(self) -> None:

@@ -1,18 +1,21 @@
 """The progress of a run, read from its folder while it runs or after it ended."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pairsmith.core.errors import FolderError, one_line
+from pairsmith.core.errors import FolderError, counted, one_line
 from pairsmith.core.folder_kinds import read_record
 from pairsmith.core.paths import (
     CHECKPOINT_RECORD,
     CHECKPOINTS,
     MANIFEST,
+    TRAINING_STEP,
     Place,
     inside,
     is_folder,
@@ -60,6 +63,7 @@ class Status:
     reasons: dict[str, int] | None = None  # maps ``"filter: reason"`` to the number of rejects
     rate: float | None = None  # rows per second since the run was last started; None if it is unknown
     labels: Mapping[str, int] = field(default_factory=dict)  # number of rows of each label; empty if many
+    reached: str = ""  # of an unfinished training: the last step that it noted, in words
     saved: str = ""  # of an unfinished training: its latest checkpoints, in words
     left: float | None = None  # seconds that the remaining shards will take; None if it is unknown
 
@@ -68,11 +72,10 @@ class Status:
         state = "finished" if self.complete else "running" if self.running else "stopped"
         parts = [f"{name}: {self.step}, {state}"]
         if self.reasons is not None:
-            of = f" of {self.planned:,}" if self.planned else ""
-            shards = "shard" if (self.planned or self.shards) == 1 else "shards"
-            parts.append(f"{self.shards:,}{of} {shards}, {self.rows:,} rows")
-        if self.saved:
-            parts.append(self.saved)
+            shards = counted(self.planned or self.shards, "shards")
+            shards = f"{self.shards:,} of {shards}" if self.planned else shards
+            parts.append(f"{shards}, {counted(self.rows, 'rows')}")
+        parts += [text for text in (self.reached, self.saved) if text]
         if self.rate and not self.complete:
             parts.append(f"{self.rate:,.1f} rows/s")
         if self.left is not None and self.running:
@@ -82,7 +85,7 @@ class Status:
         ]
         total = sum((self.reasons or {}).values())
         labels = [f"    {number:>9,} of label {one_line(name)}" for name, number in self.labels.items()]
-        heading = [f"  {total:,} rejects"] if rejects else []
+        heading = [f"  {counted(total, 'rejects')}"] if rejects else []
         return [" · ".join(parts), *labels, *heading, *rejects]
 
 
@@ -94,16 +97,39 @@ def status_of(folder: Place) -> Status | None:
                 return _of_dataset(folder)
             complete = bool(about.get("complete"))
             running = not complete and lock.is_held(folder)
-            saved = "" if complete else _saved_steps(folder / CHECKPOINTS, about.get("settings"))
-            return Status(about["step"], complete, running, saved=saved)
+            if complete:
+                return Status(about["step"], complete, running)
+            settings = about.get("settings")
+            rates = settings.get("learning_rate") if isinstance(settings, dict) else None
+            rates, checkpoints = rates if isinstance(rates, list) else [], folder / CHECKPOINTS
+            reached, saved = _step_reached(checkpoints, rates), _saved_steps(checkpoints, rates)
+            return Status(about["step"], complete, running, reached=reached, saved=saved)
     return None
 
 
-def _saved_steps(checkpoints: Place, settings: object) -> str:
-    """The latest complete checkpoint in words, or that of each learning rate; "" without one.
+def _step_reached(checkpoints: Place, rates: Sequence[object]) -> str:
+    """The last step that a training noted, and how long ago, in words; "" without a note."""
+    notes = []
+    for number, folder in {0: checkpoints, **_folders_of_rates(checkpoints)}.items():
+        with suppress(Exception):  # there is no note, or it is being written
+            note = json.loads((folder / TRAINING_STEP).read_bytes())
+            when = datetime.fromisoformat(note["time"]).astimezone(UTC)
+            notes.append((when, number, f"step {note['step']:,} of {note['of']:,}"))
+    if not notes:
+        return ""
+    when, number, step = max(notes)
+    rate = f" at learning rate {rates[number]}" if 1 < len(rates) > number else ""
+    return f"{step}{rate}, {clock(max(0.0, (datetime.now(UTC) - when).total_seconds()))} ago"
 
-    ``settings`` are those of the training.
-    """
+
+def _folders_of_rates(checkpoints: Place) -> dict[int, Place]:
+    """The folders of checkpoints of a training with several learning rates, by the number of the rate."""
+    numbers = {int(match[1]): path for path in inside(checkpoints) if (match := _RATE.fullmatch(path.name))}
+    return dict(sorted(numbers.items()))
+
+
+def _saved_steps(checkpoints: Place, rates: Sequence[object]) -> str:
+    """The latest complete checkpoint in words, or that of each of the learning rates; "" without one."""
 
     def latest(folder: Place) -> int | None:
         names = [path.name for path in inside(folder) if size_of(path / CHECKPOINT_RECORD) is not None]
@@ -112,12 +138,11 @@ def _saved_steps(checkpoints: Place, settings: object) -> str:
 
     if (step := latest(checkpoints)) is not None:
         return f"saved at step {step:,}"
-    numbers = {int(match[1]): path for path in inside(checkpoints) if (match := _RATE.fullmatch(path.name))}
-    steps = {number: step for number in sorted(numbers) if (step := latest(numbers[number])) is not None}
+    folders = _folders_of_rates(checkpoints)
+    steps = {number: step for number, folder in folders.items() if (step := latest(folder)) is not None}
     if not steps:
         return ""
-    rates = settings.get("learning_rate") if isinstance(settings, dict) else None
-    if not isinstance(rates, list) or len(rates) <= max(1, *steps):
+    if len(rates) <= max(1, *steps):
         return f"saved at step {max(steps.values()):,}"
     saved = ", ".join(f"learning rate {rates[number]} at step {step:,}" for number, step in steps.items())
     return f"saved: {saved}"
@@ -193,7 +218,7 @@ def _lines(path: Place) -> Iterator[str]:
     record = read_record(path / "run.json")
     done = record.get("steps", {})
     names = dict.fromkeys([*record.get("planned", []), *done])
-    yield f"{path}: recipe {record.get('recipe')}, {len(done)} of {len(names)} steps finished"
+    yield f"{path}: recipe {record.get('recipe')}, {len(done)} of {counted(len(names), 'steps')} finished"
     for name in names:
         step_status = status_of(path / name)
         begun = "running" if lock.is_held(path / name) else "not started"
@@ -208,7 +233,7 @@ def _lines_of_ranks(path: Place, folders: Sequence[Place]) -> Iterator[str]:
     shares = {rank: folder for folder in folders if (rank := rank_in(folder))}
     for size in sorted({rank.size for rank in shares}):
         done = {rank for rank in shares if rank.size == size and size_of(shares[rank] / DONE) is not None}
-        yield f"{path}: an array job, {len(done)} of {size} ranks finished"
+        yield f"{path}: an array job, {len(done)} of {counted(size, 'ranks')} finished"
         begun = set()
         for rank, folder in shares.items():
             if rank.size == size and (share := status_of(folder)):

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from pairsmith.core.arrays import Float32s
-from pairsmith.core.errors import StorageError
+from pairsmith.core.errors import StorageError, counted
 from pairsmith.core.model_files import pick_device, processor_of
 from pairsmith.core.model_names import DtypeName, PoolingName, model_revision
 from pairsmith.core.paths import Place, inside, is_folder, place, reaching, remove_files, size_of
@@ -98,7 +98,7 @@ class KeptVectors:
         """Whether the vectors of all blocks are in the folder; ``say`` reports how many texts have them."""
         kept, total = self.counts(blocks)
         if kept:
-            say(f"the vectors of {kept:,} of {total:,} texts are already in {self.folder}")
+            say(f"the vectors of {kept:,} of {counted(total, 'texts')} are already in {self.folder}")
         return kept == total
 
     def counts(self, blocks: Iterable[Sequence[str]]) -> tuple[int, int]:

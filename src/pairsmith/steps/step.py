@@ -3,6 +3,7 @@
 The functions are imported when they are called, so that ``pairsmith --help`` does not wait for torch.
 """
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,9 @@ from pairsmith.core.settings import Settings, option_name
 if TYPE_CHECKING:
     from pairsmith.runs import Run
     from pairsmith.runs.estimate import Estimate
+
+_OPTIONAL = re.compile(r" \[(?P<option>--[a-z-]+ \{(?P<name>[a-z_]+)\})\]")
+"""An option in brackets in a command that may follow a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,10 @@ class Step:
     # Used in place of such a function: the name of the setting with the step's rows, on some of which a plan
     # runs the step.
     planned_rows_setting: str = ""
-    # Commands that users may run next. {out} and {names of settings} are replaced by the step's values.
-    next_commands: tuple[str, ...] = ()
+    # Commands that users may run next, or a function that returns them for the step's settings. {out} and
+    # {names of settings} are replaced by the step's values. An option in brackets, as in
+    # "[--corpus-column {column}]", is left out if its setting has its default value.
+    next_commands: tuple[str, ...] | Callable[[Any], tuple[str, ...]] = ()
     # The figures in the ``results.json`` of an evaluation, as keys joined by dots; a key in capitals stands
     # for a name from the data or the settings. Empty: the step's figures are not listed.
     figures: tuple[str, ...] = ()
@@ -73,12 +79,19 @@ class Step:
 
     def commands_after(self, settings: Settings, out: str) -> list[str]:
         """``next_commands`` with the step's settings filled in; a setting without a value is in capitals."""
-        replacements = {"out": shlex.quote(out)}
-        for name in self.settings.model_fields:
+        commands = self.next_commands(settings) if callable(self.next_commands) else self.next_commands
+        fields = self.settings.model_fields
+
+        def optional(match: re.Match[str]) -> str:
+            default = fields[match["name"]].get_default(call_default_factory=True)
+            return "" if getattr(settings, match["name"]) == default else f" {match['option']}"
+
+        replacements = {"out": shlex.quote(out.rstrip("/") or out)}
+        for name in fields:
             values = getattr(settings, name)
             texts = [str(value) for value in (values if isinstance(values, list) else [values]) if value]
             replacements[name] = f" {option_name(name)} ".join(map(shlex.quote, texts)) or name.upper()
-        return [command.format_map(replacements) for command in self.next_commands]
+        return [_OPTIONAL.sub(optional, command).format_map(replacements) for command in commands]
 
     def planner(self) -> "Callable[..., Estimate]":
         """The function that estimates the cost of the step."""

@@ -4,6 +4,7 @@ The command line, recipes and reports are made from ``STEPS``.
 """
 
 from pairsmith.core.model_names import check_name
+from pairsmith.core.paths import is_folder, place
 from pairsmith.data.tasks import load_task
 from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
@@ -47,6 +48,29 @@ def _check_folder(source: str) -> None:
     from pairsmith.data.sources import check_exists  # imported here, as it takes a second
 
     check_exists(source)
+
+
+def _after_mining(settings: MineSettings) -> tuple[str, ...]:
+    """The report, and a filter with the judge that was the best for this kind of pairs (docs/mining.md)."""
+    judge = {
+        "pairs": "--judge margin",
+        "reading": "--judge likelihood --model embedded:smollm2-135m-instruct",
+        "summaries": "--judge likeness --model embedded:all-minilm-l6-v2 --seeds SEEDS --beside margin",
+    }[settings.kind]
+    return (
+        "pairsmith report --data {out} --out {out}-page",
+        f"pairsmith filter --pairs {{out}} {judge} --one-per both --best 500 --out {{out}}-kept",
+    )
+
+
+def _after_retrieval(settings: EvaluateRetrievalSettings) -> tuple[str, ...]:
+    """A search of the same documents; those of a folder in BEIR's layout are found by the folder's name."""
+    corpus = "{corpus}" if settings.corpus or not is_folder(place(settings.data)) else "{data}"
+    options = (
+        "[--query-prompt {query_prompt}] [--document-prompt {document_prompt}] [--dimensions {dimensions}] "
+        "[--language {language}] [--pooling {pooling}] [--max-length {max_length}] [--vectors {vectors}]"
+    )
+    return (f"pairsmith search --model {{model}} --corpus {corpus} {options}",)
 
 
 STEPS: StepTable = {
@@ -95,7 +119,7 @@ STEPS: StepTable = {
         "Train an encoder on seed pairs, for mining more.",
         next_commands=(
             "pairsmith mine --kind {kind} --inputs {inputs} --outputs {outputs} --encoder {out} "
-            "--out {out}-mined",
+            "[--input-column {input_column}] [--output-column {output_column}] --out {out}-mined",
         ),
     ),
     "mine": Step(
@@ -104,10 +128,7 @@ STEPS: StepTable = {
         "Find pairs of texts in two corpora.",
         plan="pairsmith.steps.mine.plan:plan_mine",
         checks={"encoder": check_name},
-        next_commands=(
-            "pairsmith report --data {out} --out {out}-page",
-            "pairsmith filter --pairs {out} --judge margin --one-per both --best 500 --out {out}-kept",
-        ),
+        next_commands=_after_mining,
     ),
     "train-crossencoder": Step(
         TrainCrossencoderSettings,
@@ -185,7 +206,8 @@ STEPS: StepTable = {
         "pairsmith.steps.retrieval.queries:write_queries",
         "Write search queries for chunks of documents.",
         next_commands=(
-            "pairsmith filter-queries --queries {out} --corpus {chunks} --encoder ENCODER --out {out}-kept",
+            "pairsmith filter-queries --queries {out} --corpus {chunks} [--corpus-column {column}] "
+            "--encoder ENCODER --out {out}-kept",
         ),
     ),
     "filter-queries": Step(
@@ -194,7 +216,8 @@ STEPS: StepTable = {
         "Keep queries that lead back to their chunk.",
         checks={"encoder": check_name, "judge": check_name},
         next_commands=(
-            "pairsmith negatives --pairs {out} --corpus {corpus} --encoder {encoder} --out {out}-negatives",
+            "pairsmith negatives --pairs {out} --corpus {corpus} [--corpus-column {corpus_column}] "
+            "--encoder {encoder} [--max-length {max_length}] [--vectors {vectors}] --out {out}-negatives",
         ),
     ),
     "negatives": Step(
@@ -232,7 +255,7 @@ STEPS: StepTable = {
         "pairsmith.steps.evaluate.retrieval:evaluate_retrieval",
         "Evaluate how well a model ranks documents for queries: nDCG@10 and more, ×100.",
         checks={"model": check_retriever_name, "against": _check_folder},
-        next_commands=("pairsmith search --model {model} --corpus {corpus}",),
+        next_commands=_after_retrieval,
         figures=(
             *("ndcg@10", "recall@100", "recall@10", "precision@10", "mrr@10", "map"),
             *("queries", "documents", "faults.REASON"),

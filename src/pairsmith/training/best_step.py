@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from torch import nn
 from transformers import PrinterCallback, TrainerCallback
 
-from pairsmith.core.errors import ModelError, StorageError, first_line
+from pairsmith.core.errors import ModelError, StorageError, counted, first_line
 from pairsmith.core.model_files import pick_dtype, quiet_loading, trim, unsaid
 from pairsmith.core.progress import Progress, ProgressTask
 from pairsmith.training.checkpoints import BestSoFar, Checkpoints
@@ -31,6 +31,9 @@ _TRIMMED = 10
 
 SAVE_SECONDS = 600.0
 """A checkpoint is also saved when the last one is older than this, as for trainings with long steps."""
+
+_NOTE_SECONDS = 60.0
+"""The step that a training has reached is written at most this often, in seconds."""
 
 TRAIN = "train"
 """Label of a training's progress bar."""
@@ -73,7 +76,7 @@ class TrainingHistory:
         they are shown, with one decimal place. With ``keep_base`` the base is never better than what is kept.
         """
         if self.best is None:
-            return f"the last of {self.steps:,} steps"
+            return f"the last of {counted(self.steps, 'steps')}"
         if self.best_step == 0:
             return f"the base, as no step was better: validation {self.metric} {self.best:.1f}"
         kept = f"best step {self.best_step:,} of {self.steps:,}, validation {self.metric} {self.best:.1f}"
@@ -120,6 +123,7 @@ class BestStepCallback(TrainerCallback):
     logs: Logs | None = None
     started: float = field(default_factory=time.monotonic)
     saved: float = field(default_factory=time.monotonic)
+    noted: float = -math.inf
     processes: Processes = field(default_factory=Processes.current)
     stopped_by: list[int] = field(default_factory=list)
 
@@ -167,6 +171,7 @@ class BestStepCallback(TrainerCallback):
             self.progress.say(f"resuming from {path.name}")
         if kept and kept.logs and self.options.tensorboard and self.processes.writes:
             self.logs = Logs(kept.logs, self.metric, step, self.so_far.curve)
+        self._note(max(step, 0))
         if not start:
             self.evaluate(0)
         # The trainer warns of equal file times and of another number of processes, neither of which matters.
@@ -179,6 +184,7 @@ class BestStepCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature
         """After each step: count it, and evaluate when it is time."""
         self.bar.advance()
+        self._note(state.global_step)
         if state.global_step % _TRIMMED == 0:
             trim()
         if state.global_step % self.options.eval_steps == 0:
@@ -191,6 +197,13 @@ class BestStepCallback(TrainerCallback):
             control.should_save = False  # nothing would resume from the last step
         if control.should_save and self.checkpoints is not None and self.processes.writes:
             self.checkpoints.check()  # before the trainer writes, which would make a moved folder again
+
+    def _note(self, step: int) -> None:
+        """Let ``pairsmith status`` know the step, unless it was told of one less than a minute ago."""
+        now = time.monotonic()
+        if self.checkpoints and self.processes.writes and now - self.noted >= _NOTE_SECONDS:
+            self.checkpoints.note(step, self.total)
+            self.noted = now
 
     @property
     def _saves_at_any_step(self) -> bool:
@@ -298,10 +311,9 @@ def train_to_best_step(
     """
     steps = setup.steps
     if steps < FEW_STEPS and not options.steps_are_chosen:  # else they are few on purpose
-        times = "step" if steps == 1 else "steps"
         progress.say(
-            f"only {steps} {times} of {options.batch_size} rows, too few to learn much: give more rows, a "
-            "smaller batch size or more epochs"
+            f"only {counted(steps, 'steps')} of {counted(options.batch_size, 'rows')}, too few to learn "
+            "much: give more rows, a smaller batch size or more epochs"
         )
     with quick_training(model, device) as as_usual, progress.task(TRAIN, steps, "steps") as bar:
         evaluate = partial(as_usual, setup.measure) if setup.measure else None

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pairsmith.core.errors import StorageError
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import (
     CHECKPOINT_RECORD,
+    TRAINING_STEP,
     Place,
     download,
     files_below,
@@ -79,6 +81,23 @@ class Checkpoints:
         """Raise ``FolderError`` if another process writes to the training's folder, or it was moved."""
         if self._locked is not None:
             lock.check(self._locked)
+
+    def note(self, step: int, total: int) -> None:
+        """Write for ``pairsmith status`` that ``step`` of ``total`` steps is reached, and the time (UTC).
+
+        Nothing depends on it, so it is not synced to the disk, and a failure to write it does not end the
+        training. Nothing is written if the training's folder was moved away, which the next checkpoint tells.
+        """
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        text = json.dumps({"step": step, "of": total, "time": now})
+        with suppress(Exception):
+            self.check()
+            if self._store is not None:
+                file = self._store / TRAINING_STEP
+                file.fs.pipe_file(file.path, text.encode())
+            else:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                (self.folder / TRAINING_STEP).write_text(text, encoding="utf-8")
 
     def final(self, total: int) -> BestSoFar | None:
         """The results in the checkpoint of the last step, with the best weights; None without one."""

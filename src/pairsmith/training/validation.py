@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from pairsmith.core.errors import ModelError
+from pairsmith.core.errors import ModelError, counted
 from pairsmith.data.squad import Question
 from pairsmith.metrics.squad import mean_f1
 from pairsmith.models.reader import Prediction
@@ -10,8 +10,9 @@ from pairsmith.models.reader import Prediction
 
 def cannot_choose(count: int, needed: str) -> str:
     """The message that ``count`` validation examples cannot choose a step; ``needed`` is the reason."""
-    examples = "example" if count == 1 else "examples"
-    return f"{count:,} validation {examples} cannot choose the best step: {needed}; the last one is kept"
+    return (
+        f"{counted(count, 'validation examples')} cannot choose the best step: {needed}; the last one is kept"
+    )
 
 
 def validation_f1(

@@ -10,8 +10,10 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from transformers import AutoTokenizer
+from typer.testing import CliRunner
 
-from pairsmith.cli.app import main
+from pairsmith.cli.app import main, make_app
+from pairsmith.cli.compare import route
 from pairsmith.cli.compare.file import Comparison, find_comparison, read_comparison
 from pairsmith.cli.compare.outcome import Cost, Score, interval_half_width, table, tokens_of
 from pairsmith.cli.compare.page import mean_curves, points, time_of
@@ -179,6 +181,28 @@ def test_what_is_done_once_is_read_by_every_seed(file, tmp_path):
     steps = {step["name"]: step for step in as_recipe(comparison, 6, tmp_path / "once")["steps"]}
     assert steps["found-base"]["settings"]["data"] == str(tmp_path / "once" / "base")
     assert steps["found-4-model"]["settings"]["base"] == str(tmp_path / "once" / "base" / "model")
+
+
+def test_a_step_starts_over_in_the_runs_that_have_it(file, tmp_path, monkeypatch):
+    data = yaml.safe_load(file.read_text())
+    data["once"] = [{"name": "base", "step": "mix", "settings": {"data": ["./found.jsonl"]}}]
+    data |= {"seeds": [5, 6], "rows": [4]}
+    file.write_text(yaml.safe_dump(data))
+    runs = []
+
+    def run(recipe, folder, progress, *, fresh, fresh_steps):
+        runs.append((folder.parent.name, fresh_steps))
+        if len(runs) == 3:
+            raise SettingsError("that was the last run")
+
+    monkeypatch.setattr(route, "run_recipe", run)
+    command = ("compare", str(file), "--out", str(tmp_path / "out"), "--fresh-step")
+    result = CliRunner().invoke(make_app(), [*command, "written-pairs", "--fresh-step", "base"])
+    assert "that was the last run" in result.stderr
+    assert runs == [("once", ["base"]), ("seed-5", ["written-pairs"]), ("seed-6", ["written-pairs"])]
+    result = CliRunner().invoke(make_app(), [*command, "pairs"])
+    assert "--fresh-step pairs: the comparison has no such step; " in result.stderr
+    assert len(runs) == 3
 
 
 @pytest.mark.long

@@ -479,7 +479,7 @@ def test_at_decay_0_a_row_is_enough_for_a_group():
     some = [request for request in pair_requests(task, ["one", "two"], 2) if request.label == "0"]
     written = write(task, varied(), some[:1], Decoding(decay=0.0), 1, 1)
     assert (written.complete, len(written.rows)) == (1, 2)
-    with pytest.raises(SettingsError, match="1 rows are too few for .*: a label's prompts take"):
+    with pytest.raises(SettingsError, match="1 row is too few for .*: a label's prompts take"):
         write(task, varied(), some[1:], Decoding(), 1, 1)
 
 

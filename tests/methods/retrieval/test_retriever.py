@@ -194,7 +194,7 @@ def test_what_cannot_be_learned_from_is_refused(tiny_bert):
     few = RetrievalExample("q", "p", ("a",), (1.0, 0.0))
     given = options(tiny_bert, objective="kl")
     with pytest.raises(
-        InputError, match=r"a row has 1 negatives \(query 'q'\), another 2; .* so give negatives 1"
+        InputError, match=r"a row has 1 negative \(query 'q'\), another 2; .* so give negatives 1"
     ):
         check_retrieval_examples([*EXAMPLES, few], given)
     check_retrieval_examples([*EXAMPLES, few], options(tiny_bert, objective="kl", negatives=1))

@@ -161,7 +161,7 @@ def test_the_command_says_what_comes_next_and_warns_of_few_queries(tmp_path):
     words = ["evaluate", "retrieval", "--model", "bm25", "--data", str(data)]
     first = CliRunner().invoke(make_app(), [*words, "--out", str(tmp_path / "one")])
     assert first.exit_code == 0, first.output
-    assert first.stderr.splitlines()[-1] == "next: pairsmith search --model bm25 --corpus CORPUS"
+    assert first.stderr.splitlines()[-1] == f"next: pairsmith search --model bm25 --corpus {data}"
     assert "compared with" not in first.stdout
     more = ["--language", "none", "--out", str(tmp_path / "two"), "--against", str(tmp_path / "one")]
     second = CliRunner().invoke(make_app(), [*words, *more])

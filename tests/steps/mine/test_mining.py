@@ -189,7 +189,7 @@ def test_k_may_be_larger_than_the_corpora(world):
     ("text", "message"),
     [
         ("same\n" * 5, r"1 of 5 texts can be paired \(left out: 4 copies\); a search"),
-        ("one\n", "1 of 1 texts can be paired; a search"),
+        ("one\n", "1 of 1 text can be paired; a search"),
         ("\n\n", "holds no documents"),
     ],
 )

@@ -75,7 +75,7 @@ def test_so_many_passages_of_each_corpus_are_asked_about(corpora, tmp_path, caps
     assert len(some) == 6
     assert set(some) < set(every)
     assert some[-1].startswith("In 1900")
-    assert "small.txt has 1 passages, fewer than --sample 5; all are used" in capsys.readouterr().err
+    assert "small.txt has 1 passage, fewer than --sample 5; all are used" in capsys.readouterr().err
     assert contexts("some", sample=5) == some
     assert contexts("other", sample=5, seed=2) != some
     # What was drawn is kept, so that a run that goes on need not cut all texts again.

@@ -153,7 +153,7 @@ def test_repeats_and_contradictions_are_left_out_and_told(given, tmp_path):
     said = Said()
     train_classifier(given(data=data), Run(tmp_path / "model", said))
     text = "\n".join(said.lines)
-    assert "1 rows are left out because their text is blank" in text
+    assert "1 row is left out: the text is blank" in text
     assert "1 of 15 texts are left out because they repeat an earlier one" in text
     assert "2 of 15 texts are left out because the same text has several labels" in text
 

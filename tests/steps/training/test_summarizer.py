@@ -238,7 +238,7 @@ def test_more_asked_for_than_there_are_is_said(bart, files, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "--added has 4 new documents, fewer than --extra 500; all are used" in said
     assert "only 4 seeds" in said
-    assert said.splitlines()[-1] == f"wrote {tmp_path}/out: the last of 1 steps"
+    assert said.splitlines()[-1] == f"wrote {tmp_path}/out: the last of 1 step"
 
 
 # Stopped and gone on.

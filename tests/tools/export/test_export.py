@@ -75,7 +75,7 @@ def test_questions_without_an_answer_are_left_out_and_that_is_said(tmp_path, for
     }
     source = lines(tmp_path / "q.jsonl", [*QUESTIONS, unanswered])
     export(ExportSettings(data=source, form=form), Run(tmp_path / "out", Progress()))
-    assert "left out 1 rows, as there is no answer (none occurs in its context)" in capsys.readouterr().err
+    assert "left out 1 row, as there is no answer (none occurs in its context)" in capsys.readouterr().err
     assert all("Why?" not in path.read_text() for path in (tmp_path / "out").rglob("*.*") if path.is_file())
 
 

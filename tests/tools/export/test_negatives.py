@@ -51,7 +51,7 @@ def test_triplets_have_a_row_for_each_negative(tmp_path, source):
 
 def test_tuples_leave_out_rows_with_fewer_and_say_so(tmp_path, source, capsys):
     export(ExportSettings(data=source, form="sentence-transformers"), Run(tmp_path / "out", Progress()))
-    assert "left out 1 rows, as they have fewer than 2 negatives; --form triplets" in capsys.readouterr().err
+    assert "left out 1 row with fewer than 2 negatives; --form triplets" in capsys.readouterr().err
     rows = rows_of((tmp_path / "out" / "train.jsonl").read_text())
     assert list(rows[0]) == ["anchor", "positive", "negative_1", "negative_2"]
     assert [example["negative_2"] for example in rows] == ["ann reads", "it rains"]

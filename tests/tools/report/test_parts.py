@@ -1,5 +1,6 @@
 """Texts, numbers and charts on a page."""
 
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -268,6 +269,20 @@ def test_lines_are_told_apart_by_numbers_too():
         assert image.count(f">{place}</text>") >= 1
     alone = str(lines({"way": [(0.0, 1.5), (1.0, 2.5)]}, "rows"))
     assert "legend" not in alone
+
+
+@pytest.mark.parametrize("x", [0.0, 5.0, 10.0])
+def test_the_numbers_of_lines_that_end_at_one_point_do_not_cover_each_other(x):
+    others = {"first": [(0.0, 0.0), (10.0, 2.0)], "lone": [(10.0, 0.0)]}
+    series = {f"way {n}": [(x, 1.0 + n / 1000)] for n in range(6)}
+    image = str(lines({**others, **series}, "rows"))
+    found = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)" class="name">(\d)<', image)
+    assert [number for *_, number in found] == [str(n) for n in range(1, 9)]
+    boxes = [(float(x) - (8 if anchor == "end" else 0), float(y)) for x, y, anchor, _ in found]
+    assert all(0 <= left <= 432 and 10 <= high <= 186 for left, high in boxes)
+    for number, (left, high) in enumerate(boxes):
+        for other_left, other_high in boxes[:number]:
+            assert abs(left - other_left) >= 8 or abs(high - other_high) >= 12
 
 
 @pytest.mark.parametrize("text", ["\u00ad", "\u2028", "\u3164", "\u180e", "\U000e0041", "\ud800", "\u2800"])

@@ -124,7 +124,7 @@ def test_rows_of_one_label_and_openings_are_warned_of(tmp_path):
     folder(tmp_path / "in", [{"train": rows}], LABELLED_TEXT)
     page = page_of(tmp_path / "in", tmp_path / "out")
     assert warnings_in(tmp_path / "out") == [
-        "the label bad has only 1 rows; the label good has 79",
+        "the label bad has only 1 row; the label good has 79",
         "100.0 % of the texts in text begin with “this is a”",
     ]
     assert "fewer than two labels have at least 20 rows" in text_of(page)

@@ -22,7 +22,7 @@ from pairsmith.cli.recipes import Recipe, load_recipe
 from pairsmith.cli.run_record import RUN_RECORD
 from pairsmith.cli.running import figure_of, run_recipe
 from pairsmith.cli.steps import STEPS
-from pairsmith.core.errors import FolderError, SettingsError, StorageError
+from pairsmith.core.errors import FolderError, SettingsError, StorageError, known_names_hint
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
 from pairsmith.runs.storage import write_atomic, write_json
@@ -34,12 +34,19 @@ _OWN_FILES = {COMPARISON_RECORD, COMPARISON, ONCE}
 
 
 def run_comparison(
-    comparison: Comparison, out: Place, progress: Progress, *, fresh: bool = False, only_write: bool = False
+    comparison: Comparison,
+    out: Place,
+    progress: Progress,
+    *,
+    fresh: bool = False,
+    fresh_steps: Sequence[str] = (),
+    only_write: bool = False,
 ) -> tuple[list[Score], dict[str, Cost]]:
     """Run a comparison, and write ``comparison.json`` and ``comparison.html`` into ``out``.
 
     Each seed has a folder ``seed-N`` with an ordinary recipe, ``recipe.yaml``, and the folder ``run`` of its
-    run. Steps that an earlier call finished are not run again. With ``only_write``, only the recipes are
+    run. Steps that an earlier call finished are not run again, except those of ``fresh_steps``: they start
+    over with every seed, or once if they are under ``once``. With ``only_write``, only the recipes are
     written, and both results are empty.
 
     Returns:
@@ -62,13 +69,25 @@ def run_comparison(
         if once_file is not None:
             progress.say(f"to run first: pairsmith run {once_file} --out {out / ONCE / 'run'}")
         return [], {}
-    if once_file is not None:
-        run_recipe(load_recipe(once_file), once_run, progress, fresh=fresh)
     runs = [_Run(folder / "run", load_recipe(files[seed])) for seed, folder in folders.items()]
+    once = load_recipe(once_file) if once_file is not None else None
+    names = {step.name for recipe in [once, runs[0].recipe] if recipe for step in recipe.steps}
+    for name in fresh_steps:
+        if name not in names:
+            hint = known_names_hint(name, names)
+            raise SettingsError(f"--fresh-step {name}: the comparison has no such step; {hint}")
+
+    def run_one(recipe: Recipe, folder: Path) -> dict[str, Any]:
+        own = {step.name for step in recipe.steps}
+        afresh = [name for name in fresh_steps if name in own]
+        return run_recipe(recipe, folder, progress, fresh=fresh, fresh_steps=afresh)
+
+    if once is not None:
+        run_one(once, once_run)
     figures = []
     for number, (seed, run) in enumerate(zip(folders, runs, strict=True), start=1):
         progress.say(f"seed {seed} ({number}/{len(runs)}) → {folders[seed]}")
-        figures.append(run_recipe(run.recipe, run.folder, progress, fresh=fresh))
+        figures.append(run_one(run.recipe, run.folder))
     scores = [_score(trial, figures, runs) for trial in trials(comparison)]
     costs = {
         way: _cost([step.name for step in steps], runs) for way, steps in steps_of_ways(comparison).items()

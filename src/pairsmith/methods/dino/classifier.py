@@ -21,7 +21,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
 from pairsmith.core.arrays import Float32s
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, counted
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.labelled_texts import LabelledTexts
 from pairsmith.methods.dino.options import ClassifierOptions
@@ -57,7 +57,8 @@ class ClassifierTraining:
 
     def __str__(self) -> str:
         """In words: the number of texts and labels, the chosen C and its accuracy."""
-        kept = f"{sum(self.texts.values()):,} texts of {len(self.texts)} labels, C {self.c:g}"
+        texts = counted(sum(self.texts.values()), "texts")
+        kept = f"{texts} of {counted(len(self.texts), 'labels')}, C {self.c:g}"
         if self.c not in self.curve:
             return kept
         return f"{kept}, accuracy {self.curve[self.c][1]:.1f} on {self.measured_on}"
@@ -181,7 +182,7 @@ def _held_out_figures(
     """
     size = len(gold)
     parts = [(np.arange(size), np.arange(size, len(vectors)))]  # rows to train on, and held-out rows
-    measured_on = f"{len(held_out_gold):,} validation texts"
+    measured_on = counted(len(held_out_gold), "validation texts")
     if not held_out_gold:
         folds = min(FOLDS, int(np.bincount(gold).min()))
         if folds < 2 or len(options.c) < 2:

@@ -31,7 +31,7 @@ from pairsmith.core.arguments import (
     checked_texts,
     checked_whole_number,
 )
-from pairsmith.core.errors import ModelError, SettingsError
+from pairsmith.core.errors import ModelError, SettingsError, counted
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.settings import MOST_ROWS_AT_ONCE
 from pairsmith.core.validation import checked_options
@@ -225,7 +225,9 @@ def write(
     # At decay 0 self-debiasing changes nothing (D3), so the counter-prompts need not be computed.
     steered = rule is not None or decoding.steers
     if rows is not None and rows < (needed := rows_needed(task) if steered else 1):
-        raise SettingsError(f"{rows} rows are too few for {task.name}: a label's prompts take {needed}")
+        raise SettingsError(
+            f"{counted(rows, 'rows are')} too few for {task.name}: a label's prompts take {needed}"
+        )
     waiting = deque(encoded_requests(task, model, requests, steered=steered))
     prompts_of_all = {prompt for _, prompts in waiting for prompt in prompts}
     begun: list[TextRequest] = []

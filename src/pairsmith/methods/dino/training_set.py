@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pairsmith.core.errors import counted
 from pairsmith.data.filters import COPY, DUPLICATE, EMPTY, LINE_BREAK, TOO_SHORT
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import LabelledText, Reject, ScoredPair, as_columns
@@ -52,8 +53,13 @@ class TrainingSet:
 
     def __repr__(self) -> str:
         """The numbers of rows."""
-        splits = f"{len(self.train):,} training rows, {len(self.validation):,} validation rows"
-        return f"{type(self).__name__}({splits}, {len(self.rejects):,} rejects, {self.negatives:,} negatives)"
+        counts = {
+            "training rows": len(self.train),
+            "validation rows": len(self.validation),
+            "rejects": len(self.rejects),
+            "negatives": self.negatives,
+        }
+        return f"{type(self).__name__}({', '.join(counted(count, of) for of, count in counts.items())})"
 
 
 def make_training_set(

@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer import losses
 from sentence_transformers.util import pairwise_cos_sim
 from torch import Tensor, nn
 
-from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.errors import InputError, SettingsError, counted
 from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.tuples import RetrievalExample
@@ -98,8 +98,8 @@ def check_retrieval_examples(examples: Sequence[RetrievalExample], options: Retr
     if name != "ranking" and few < max(counts):
         query = examples[counts.index(few)].query[:60]
         raise InputError(
-            f"a row has {few} negatives (query {query!r}), another {max(counts)}; objective {name} needs "
-            f"equally many of all rows, so give negatives {few} or drop the rows with few"
+            f"a row has {counted(few, 'negatives')} (query {query!r}), another {max(counts)}; objective "
+            f"{name} needs equally many of all rows, so give negatives {few} or drop the rows with few"
         )
     if name == "ranking" and few == 0 and (options.batch_size == 1 or len(examples) == 1):
         raise InputError(

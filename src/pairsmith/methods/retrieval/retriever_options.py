@@ -48,7 +48,7 @@ class RetrieverOptions(EpochOptions):
     matryoshka: Annotated[list[Annotated[int, Field(ge=1)]], Several] = Field(
         default=[],
         description="Also train the first N numbers of the vectors to serve alone, so that shorter vectors "
-        "can be stored; may be given several times.",
+        "can be stored.",
     )
     layers: Layers = None
     attention: Attention = "base"

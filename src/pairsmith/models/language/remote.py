@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pairsmith.core.errors import MissingExtra, ModelError, RemoteError, one_line, redacted
+from pairsmith.core.errors import MissingExtra, ModelError, RemoteError, counted, one_line, redacted
 from pairsmith.core.progress import clock
 from pairsmith.models.language.answers import InvalidAnswer, choices, parsed, string
 from pairsmith.models.language.protocols import Prompt
@@ -197,7 +197,7 @@ class RemoteModel:
             if wait_to_retry(pause, url, fault, report=report, by_server=by_server, stopped=self.stopped):
                 break
         raise RemoteError(
-            f"{redacted(url)}: no usable answer after {tries} {'try' if tries == 1 else 'tries'} "
+            f"{redacted(url)}: no usable answer after {counted(tries, 'tries')} "
             f"({redacted(one_line(fault[:200]))}); "
             "finished work is saved: run the same command again to continue"
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.core.errors import one_line
+from pairsmith.core.errors import counted, one_line
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.core.text_width import left_aligned
 from pairsmith.data.filters import EMPTY, UNCERTAIN
@@ -89,7 +89,7 @@ def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
     folder = finished(writer, _card(settings, names))
     if folder.manifest.complete:
         for label, number in sorted(label_counts(folder).items()):
-            run.progress.say(f"  label {left_aligned(one_line(label), 20)} {number:,} texts")
+            run.progress.say(f"  label {left_aligned(one_line(label), 20)} {counted(number, 'texts')}")
     return folder
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, counted
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, rows_at, text_schema, to_table
 from pairsmith.data.text_keys import text_keys
@@ -82,8 +82,9 @@ class Encoded:
             reasons = "; ".join(f"{number:,} {reason}" for reason, number in left_out.most_common(2))
             why = f" (left out: {reasons})" if reasons else ""
             raise InputError(
-                f"{folder.path}: {count} of {count + left_out.total():,} texts can be paired{why}; a search "
-                "compares texts with their neighbours, so each corpus needs two or more different ones"
+                f"{folder.path}: {count} of {counted(count + left_out.total(), 'texts')} can be paired{why}; "
+                "a search compares texts with their neighbours, so each corpus needs two or more different "
+                "ones"
             )
         return cls(folder, vectors, distinct, sizes)
 

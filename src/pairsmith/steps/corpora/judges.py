@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.bundled import TINY
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, counted
 from pairsmith.core.progress import Progress
 from pairsmith.data.examples import ExampleKind, read_examples
 from pairsmith.data.schemas import rows_at
@@ -222,7 +222,9 @@ def judge_examples(pairs: pa.Table, task: str, source: str, progress: Progress) 
         longest = max(map(count_words, mined["context"].to_pylist()))
         seeds = [in_window(seed, longest) for seed in seeds]
     texts = ([seed.input for seed in seeds], [seed.output for seed in seeds])
-    progress.say(f"a classifier is trained to tell {len(seeds):,} seeds from {mined.num_rows:,} of the pairs")
+    progress.say(
+        f"a classifier is trained to tell {counted(len(seeds), 'seeds')} from {mined.num_rows:,} of the pairs"
+    )
     return pa.table(dict(zip(text_names(pairs), texts, strict=True))), mined
 
 

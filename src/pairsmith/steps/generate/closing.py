@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from pairsmith.core.errors import one_line
+from pairsmith.core.errors import counted, one_line
 from pairsmith.core.progress import Progress
 from pairsmith.core.text_width import left_aligned, text_width
 from pairsmith.data.tasks import TaskSpec, label_text
@@ -46,7 +46,7 @@ def closing_lines(folder: DatasetFolder, task: TaskSpec, wanted: int) -> Iterato
     for name in task.written_names:
         count = counts.get(name, 0)
         few = "" if 2 * count >= wanted else "; few: give more --tries, or write a plainer instruction"
-        yield f"  label {left_aligned(name, width)}  {count:,} of {wanted:,} texts{few}"
+        yield f"  label {left_aligned(name, width)}  {count:,} of {counted(wanted, 'texts')}{few}"
 
 
 def _label(row: Mapping[str, object]) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import DamagedError, InputError, SettingsError
+from pairsmith.core.errors import DamagedError, InputError, SettingsError, counted
 from pairsmith.core.paths import MANIFEST, display_name, place
 from pairsmith.core.progress import Say
 from pairsmith.data.files.folders import own_folder
@@ -104,7 +104,7 @@ def _too_few(rows: Sequence[GeneratedRow], rejects: Sequence[Reject], per_label:
     dropped = Counter(map(_label, (json.loads(reject.row) for reject in rejects)))
     for label, count in Counter(map(_label, columns)).items():
         if per_label and (kept := count - dropped[label]) < per_label:
-            yield f"label {label} has {kept:,} rows, fewer than --per-label {per_label:,}"
+            yield f"label {label} has {counted(kept, 'rows')}, fewer than --per-label {per_label:,}"
 
 
 def _label(columns: Mapping[str, Any]) -> str:
@@ -116,10 +116,11 @@ def _summary(training_set: TrainingSet, row_count: int, *, sampled: bool) -> str
     """A line with the numbers of rows that were dropped, added and set aside for validation."""
     dropped = Counter(reject.filter for reject in training_set.rejects)
     filters = ", ".join(f"{count:,} {name}" for name, count in dropped.most_common())
-    parts = [f"of {row_count:,} rows {dropped.total():,} are dropped{f' ({filters})' if filters else ''}"]
+    why = f" ({filters})" if filters else ""
+    parts = [f"of {counted(row_count, 'rows')} {counted(dropped.total(), 'are')} dropped{why}"]
     if sampled:
-        parts.append(f"{training_set.negatives:,} sampled negatives are added")
-    parts.append(f"{len(training_set.validation):,} of these rows are held back for validation")
+        parts.append(f"{counted(training_set.negatives, 'sampled negatives are')} added")
+    parts.append(f"of these {counted(len(training_set.validation), 'are')} held back for validation")
     return "; ".join(parts)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import SettingsError, WorkerError
+from pairsmith.core.errors import SettingsError, WorkerError, counted
 from pairsmith.core.model_names import model_revision, resolve_model
 from pairsmith.core.paths import is_url
 from pairsmith.data.tasks import Decoding, TaskSpec, load_task
@@ -82,13 +82,13 @@ def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
         if size >= most:
             unit = "inputs" if task.kind == "pair" else "texts"
             run.progress.say(
-                f"label {label} has {fewest:,} of {wanted:,} rows after {size:,} {unit}, the most "
+                f"label {label} has {fewest:,} of {counted(wanted, 'rows')} after {size:,} {unit}, the most "
                 "that --until may use; raise --tries, give more inputs, or make its instruction plainer"
             )
             return folder
         # 5 % more than the acceptance rate so far suggests, so that few rounds are needed.
         size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * per_item / MOST_TIMES)) + 1)
-        run.progress.say(f"label {label} has {fewest:,} of {wanted:,} rows; another round follows")
+        run.progress.say(f"label {label} has {fewest:,} of {counted(wanted, 'rows')}; another round follows")
         run = replace(run, fresh=False)
 
 
@@ -202,7 +202,7 @@ def _lost_shards(lost: Sequence[LostItem[Shard]], run: Run) -> WorkerError:
 
 
 def _saved_rows(writer: FolderWriter) -> str:
-    return f"{writer.counts.rows:,} texts, {writer.counts.rejects:,} rejects saved"
+    return f"{counted(writer.counts.rows, 'texts')}, {counted(writer.counts.rejects, 'rejects')} saved"
 
 
 def _server_line(task: TaskSpec, settings: GenerateSettings) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from pairsmith.core.citations import MINING
-from pairsmith.core.errors import FolderError
+from pairsmith.core.errors import FolderError, counted
 from pairsmith.core.folder_kinds import json_object
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.paths import place, reaching
@@ -192,7 +192,7 @@ def _left_out_before(folders: Sequence[DatasetFolder], blank: Mapping[str, int],
         if totals.rejects:
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in totals.rejects_by_reason.items())
             run.progress.say(
-                f"{name}: {totals.rejects:,} of {texts:,} texts are left out before the "
+                f"{name}: {totals.rejects:,} of {counted(texts, 'texts')} are left out before the "
                 f"search ({reasons}); they are in {folder.path}/rejects"
             )
         of_style = sum(n for reason, n in totals.rejects_by_reason.items() if reason.startswith(f"{STYLE}:"))
@@ -236,8 +236,8 @@ def _report(left_out: int, unpaired: Mapping[str, int], settings: MineSettings, 
     """Report how many neighbours were left out (M5), and how many texts are in no pair, by reason."""
     if left_out:
         run.progress.say(
-            f"{left_out:,} nearer neighbours are left out on purpose: if one text of a pair (or its answer) "
-            "occurs word for word in the other, a model only learns to copy; "
+            f"{counted(left_out, 'nearer neighbours are')} left out on purpose: if one text of a pair (or "
+            "its answer) occurs word for word in the other, a model only learns to copy; "
             f"the nearest of each text (--k {settings.k}) are counted without them"
         )
     for what, count in unpaired.items():

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.errors import InputError, SettingsError, counted
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.kinds import (
@@ -72,10 +72,11 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     folder = writer.finish(_card(kind, mixture.counts, settings.data, meanings(unchanged, kind)))
     if settings.rows and len(mixture.rows) < settings.rows:
         run.progress.say(
-            f"{len(mixture.rows):,} rows, not {settings.rows:,}: a source has too few rows for its share"
+            f"{counted(len(mixture.rows), 'rows')}, not {settings.rows:,}: a source has too few rows for its "
+            "share"
         )
     for source, count in mixture.counts.items():
-        run.progress.say(f"{count:,} rows of {source}")
+        run.progress.say(f"{counted(count, 'rows')} of {source}")
     run.progress.say(summary(folder))
     return folder
 
@@ -295,7 +296,7 @@ def _card(
     kind: RowKind, counts: Mapping[str, int], sources: Sequence[str], columns: Mapping[str, str]
 ) -> Card:
     return Card(
-        f"A mixture of {len(sources)} data sets",
+        f"A mixture of {counted(len(sources), 'data sets')}",
         f"Rows of several data sets: {kind.name}. The column `source` says which one a row is from.",
         counts={f"rows from {source}": count for source, count in counts.items()},
         columns=columns,

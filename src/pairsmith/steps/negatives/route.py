@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from pairsmith.core.batches import in_batches
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, counted
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.beir import in_beir
 from pairsmith.data.query_pairs import QueryPair, read_query_pairs
@@ -110,7 +110,9 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
         chosen = choose_negatives(pairs, candidates, positive_scores, settings, scratch("chosen"))
         counts = _counts(texts.positives, chosen, len(texts.corpus), left_out, settings)
         if fewer := counts["pairs with fewer negatives"]:
-            run.progress.say(f"{fewer:,} pairs have some negatives, but fewer than {settings.negatives}")
+            run.progress.say(
+                f"{counted(fewer, 'pairs have')} some negatives, but fewer than {settings.negatives}"
+            )
         false_negatives = ""
         if labelled := _labelled(pairs, settings):
             false_negatives = _false_negatives(labelled, pairs, nearest, chosen, texts.copies)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from pairsmith.core.citations import QUIP
-from pairsmith.core.errors import InputError, ModelError, SettingsError
+from pairsmith.core.errors import InputError, ModelError, SettingsError, counted
 from pairsmith.core.model_files import META
 from pairsmith.core.model_names import CLOZE, model_revision
 from pairsmith.core.paths import size_of
@@ -103,7 +103,9 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     shown_examples(settings)  # so that too few are told before the folder is begun
     count, repeated = _counts(settings)
     if repeated:
-        run.progress.say(f"{repeated:,} repeated texts left out; questions are generated once for each text")
+        run.progress.say(
+            f"{counted(repeated, 'repeated texts')} left out; questions are generated once for each text"
+        )
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
     earlier, identity = None, identity_of(settings, kind, models)
@@ -222,8 +224,8 @@ def passage_limits(settings: AskSettings, count: int, identity: Mapping[str, JSO
     for number, (source, source_keys) in enumerate(zip(settings.inputs, keys, strict=True)):
         if len(source_keys) < settings.sample:
             run.progress.say(
-                f"{source} has {len(source_keys):,} passages, fewer than --sample {settings.sample:,}; "
-                "all are used"
+                f"{source} has {counted(len(source_keys), 'passages')}, fewer than --sample "
+                f"{settings.sample:,}; all are used"
             )
         else:
             limits[number] = int(np.sort(np.array(source_keys, np.uint64))[settings.sample - 1])

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.citations import PROMPTAGATOR
+from pairsmith.core.errors import counted
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
@@ -313,13 +314,13 @@ def _report(decision: _Decision, share: float, run: Run) -> None:
         few = sum(verdict.filter == NO_FILTER for verdict, own in zip(verdicts, held, strict=True) if own)
         if few < FEW_HELD_BACK:
             run.progress.say(
-                f"{few} queries are held back: figures of so few say little; hold back a larger share of the "
-                "chunks, or evaluate on queries that people wrote"
+                f"{counted(few, 'queries are')} held back: figures of so few say little; hold back a larger "
+                "share of the chunks, or evaluate on queries that people wrote"
             )
     inconsistent = sum(verdict.filter == "inconsistent" for verdict in verdicts)
     low = sum(verdict.filter == "judge" for verdict in verdicts)
     if total := inconsistent + consistent:
-        run.progress.say(f"{consistent:,} of {total:,} queries lead back to their chunks")
+        run.progress.say(f"{consistent:,} of {counted(total, 'queries')} lead back to their chunks")
     if low:
         run.progress.say(f"{low:,} of these {consistent:,} are left out because of the judge's scores")
 

@@ -13,7 +13,7 @@ from itertools import islice
 import pyarrow.compute as pc
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import InputError, ModelError, SettingsError
+from pairsmith.core.errors import InputError, ModelError, SettingsError, counted
 from pairsmith.core.model_files import META
 from pairsmith.core.model_names import check_revision, model_revision
 from pairsmith.core.paths import files_below, size_of
@@ -84,7 +84,9 @@ def write_queries(settings: QueriesSettings, run: Run) -> DatasetFolder:
     count = sum(1 for _ in records())
     total = sum(1 for _ in read_chunks(settings.chunks, settings.column)) if settings.limit is None else count
     if repeated := total - count:
-        run.progress.say(f"{repeated:,} repeated chunks left out; queries are written once for each chunk")
+        run.progress.say(
+            f"{counted(repeated, 'repeated chunks')} left out; queries are written once for each chunk"
+        )
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
     identity = identity_of(settings)
@@ -174,8 +176,8 @@ def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run)
     none = chunk_count - some
     if complete < chunk_count:
         run.progress.say(
-            f"{chunk_count - complete:,} of {chunk_count:,} chunks have fewer than {wanted} queries, "
-            f"{none:,} of them none; a larger --tries gives more"
+            f"{chunk_count - complete:,} of {counted(chunk_count, 'chunks')} have fewer than "
+            f"{counted(wanted, 'queries')}, {none:,} of them none; a larger --tries gives more"
         )
     return {
         "chunks": chunk_count,

@@ -7,6 +7,7 @@ import yaml
 
 from pairsmith import __version__
 from pairsmith.core.bundled import is_bundled
+from pairsmith.core.errors import counted
 from pairsmith.core.gguf import SMOLLM2, hub_repository, is_gguf
 from pairsmith.core.model_names import EMBEDDED, MINILM, is_hub_id
 from pairsmith.core.paths import place
@@ -112,7 +113,8 @@ def training_card(trained: "Trained", settings: TrainingSettings, folder: ModelF
         f"{'. Seeds are examples that people labelled' if hasattr(settings, 'seeds') else ''}."
         f"\n\n## How to use it\n\n{trained.use}\n\n{_repeat(folder.step, settings)}\n\n"
         f"## Training\n\n| what | value |\n|---|---|\n{lines}\n\n"
-        f"Steps: {training.steps:,}, each of {settings.batch_size} examples; seed {settings.seed}. "
+        f"Steps: {training.steps:,}, each of {counted(settings.batch_size, 'examples')}; "
+        f"seed {settings.seed}. "
     )
     measure = _MEASURES.get(training.metric, training.metric)
     if not training.validation:

@@ -3,7 +3,7 @@
 from functools import cache, partial
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.errors import InputError, SettingsError, counted
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Say
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
@@ -40,7 +40,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
 
     def fit(folder: ModelFolder) -> tuple[Save, ClassifierTraining]:
         if texts.blank:
-            run.progress.say(f"{texts.blank:,} rows are left out because their text is blank")
+            run.progress.say(f"{counted(texts.blank, 'rows are')} left out: the text is blank")
         encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
         classifier, history = train_classifier_on(encoder, texts, validation, settings, progress=run.progress)
         for count, reason in (

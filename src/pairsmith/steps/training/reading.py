@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, counted
 from pairsmith.core.progress import Progress, Say
 from pairsmith.data.examples import (
     FEW,
@@ -70,7 +70,8 @@ class Seeds(Generic[E]):
                 progress.say(f"{left_out:,} of {total:,} {reason}")
         if count < FEW:
             progress.say(
-                f"only {count} seeds; about a hundred are usual, and a model learns little from {count}"
+                f"only {counted(count, 'seeds')}; about a hundred are usual, and a model learns little from "
+                f"{count}"
             )
 
     def facts(self) -> dict[str, object]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pairsmith.core.errors import counted
 from pairsmith.core.text_width import right_aligned, text_width
 from pairsmith.tools.audit.agreement import Votes
 from pairsmith.tools.audit.rows import Audit
@@ -54,7 +55,7 @@ def _counts(audit: Audit, votes: Votes) -> Sequence[str]:
     """For each annotator, how many rows they labelled, and how many of these as in the data."""
     sentences = []
     for name, labels in votes.items():
-        sentence = f"{name} labelled {len(labels)} of {len(audit.rows)} rows"
+        sentence = f"{name} labelled {len(labels)} of {counted(len(audit.rows), 'rows')}"
         compared = [row for row in audit.rows if row.id in labels and row.label in audit.labels]
         if compared:
             same = sum(labels[row.id] == row.label for row in compared)
@@ -82,7 +83,8 @@ def audit_table(audit: Audit, results: Mapping[str, Any]) -> str:
     answers = list(results["confusion"])
     width = max([9, *(text_width(heading) + 2 for heading in (*audit.labels, *answers))])
     lines = [
-        f"{name}: {count} of {results['rows']} rows labelled" for name, count in results["labelled"].items()
+        f"{name}: {count} of {counted(results['rows'], 'rows')} labelled"
+        for name, count in results["labelled"].items()
     ]
     if answers:
         lines += ["", "share of answers ×100, by the label in the data"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, counted
 from pairsmith.core.folder_kinds import json_object
 from pairsmith.core.paths import Place
 from pairsmith.data.kinds import (
@@ -84,15 +84,15 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
     rows = {split: [row for row in own if is_complete(row, kind)] for split, own in by_split.items()}
     if left_out := sum(map(len, by_split.values())) - sum(map(len, rows.values())):
         what, why = what_is_missing(kind)
-        run.progress.say(f"left out {left_out:,} rows, as there is {what} ({why})")
+        run.progress.say(f"left out {counted(left_out, 'rows')}, as there is {what} ({why})")
     if kind is WITH_NEGATIVES and settings.form in ("sentence-transformers", "scored-tuples"):
         most = max((len(row["negatives"]) for own in rows.values() for row in own), default=0)
         read_rows = sum(map(len, rows.values()))
         rows = {split: [row for row in own if len(row["negatives"]) == most] for split, own in rows.items()}
         if fewer := read_rows - sum(map(len, rows.values())):
             run.progress.say(
-                f"left out {fewer:,} rows, as they have fewer than {most} negatives; --form triplets writes "
-                "all rows"
+                f"left out {counted(fewer, 'rows')} with fewer than {counted(most, 'negatives')}; --form "
+                "triplets writes all rows"
             )
     return _contents(FORMS[settings.form](rows, kind))
 

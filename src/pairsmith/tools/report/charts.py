@@ -16,6 +16,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 14, 10, 34
 """Margins around the plot area, in the units of the SVG's view box, as are all lengths here."""
 _ROW = 24
 """Height of an empty chart."""
+_DIGIT, _LINE = 8, 12
+"""Width of a digit, and distance of two lines of text."""
 _ASIDE = 3.0
 """Horizontal distance between the interval lines of two series."""
 _RIDGE, _NAMED = 58, 18
@@ -75,6 +77,7 @@ def lines(
     ys += tuple(end for intervals in (spans or {}).values() for span in intervals for end in span)
     across, up = (min(xs), max(xs)), (min(ys), max(ys))
     parts = _axes(across, up, x_label, integers=all(float(x).is_integer() for x in xs))
+    ends: dict[int, Point] = {}
     for place, (name, curve) in enumerate(series.items()):
         # Each series is moved a little sideways, or vertical lines would cover each other.
         aside = _ASIDE * (place - (len(series) - 1) / 2) if spans else 0.0
@@ -87,14 +90,43 @@ def lines(
         if len(curve) <= _MARKED:
             dot = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="3" class="area s{}"/>')
             parts += [dot.format(x, y, place % COLOURS) for x, y in at]
-        if len(series) > 1 and at:  # not every reader can tell colours apart
-            x, y = at[-1]
-            number = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}" class="name">{}</text>')
-            # The number stands on the side of the last point that has room.
-            beside, anchor = (-6, "end") if x > WIDTH - 2 * _RIGHT else (6, "start")
-            parts.append(number.format(x + beside, y - 4, anchor, place + 1))
+        if at:
+            ends[place + 1] = at[-1]
+    if len(series) > 1:  # not every reader can tell colours apart
+        number = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}" class="name">{}</text>')
+        for place, (x, y, anchor) in _number_spots(ends).items():
+            parts.append(number.format(x, y, anchor, place))
     image = _image(parts, HEIGHT, f"Line chart by {x_label}: {', '.join(series)}")
     return image if len(series) < 2 else Markup("{}{}").format(_legend(list(series)), image)
+
+
+def _number_spots(ends: Mapping[int, Point]) -> dict[int, tuple[float, float, str]]:
+    """Where the number of each line stands: position and ``text-anchor``, beside the line's last point.
+
+    A number stands on the right of its point if there is room, else on the left. If another number is there
+    already, it takes the other side, or the nearest free place above or below.
+    """
+    placed: dict[int, tuple[float, float, str]] = {}
+    boxes: list[Point] = []
+    for place, (x, y) in ends.items():
+        wide = _DIGIT * len(str(place))
+        sides = [(x + 6, "start", x + 6), (x - 6, "end", x - 6 - wide)]  # with the left edge of the number
+        if x > WIDTH - 2 * _RIGHT:
+            sides.reverse()
+        moves = sorted(range(-len(ends), len(ends) + 1), key=abs)
+        spots = [(at, y - 4 + _LINE * move, anchor, left) for move in moves for at, anchor, left in sides]
+        inside = [
+            spot for spot in spots if _TOP <= spot[1] <= HEIGHT - _BOTTOM and _LEFT <= spot[3] <= WIDTH - wide
+        ]
+        free = [
+            spot
+            for spot in inside
+            if all(abs(spot[1] - high) >= _LINE or abs(spot[3] - left) >= 2 * _DIGIT for left, high in boxes)
+        ]
+        at, high, anchor, left = (free or inside or spots)[0]
+        placed[place] = (at, high, anchor)
+        boxes.append((left, high))
+    return placed
 
 
 _MARKED = 12

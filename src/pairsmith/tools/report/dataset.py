@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.errors import counted
 from pairsmith.data.kinds import Row
 from pairsmith.runs import DatasetFolder, Manifest
 from pairsmith.tools.meanings import label_meanings
@@ -118,8 +119,8 @@ def labels(summary: DatasetSummary, warn: list[Finding]) -> Iterator[Block]:
         if counts[largest] > 10 * counts[smallest]:
             warn.append(
                 Finding(
-                    f"the label {shown_text(smallest, 60)} has only {counts[smallest]:,} rows; the label "
-                    f"{shown_text(largest, 60)} has {counts[largest]:,}",
+                    f"the label {shown_text(smallest, 60)} has only {counted(counts[smallest], 'rows')}; the "
+                    f"label {shown_text(largest, 60)} has {counts[largest]:,}",
                     "A model hardly learns a label as rare as this: make more rows for it, or measure the "
                     "model on each label separately.",
                 )
@@ -210,7 +211,7 @@ def _most_frequent(name: str, texts: Sequence[str], warn: list[Finding]) -> Iter
     """The most frequent texts of a column and their beginnings; warns of these, and of remnants of HTML."""
     repeated = [(text, count) for text, count in Counter(texts).most_common(5) if count > 1]
     if often := [(shown_text(text, 120), number(count)) for text, count in repeated]:
-        head = [column_words(name), f"times in {len(texts):,} rows"]
+        head = [column_words(name), f"times in {counted(len(texts), 'rows')}"]
         yield Table(head, often, title=f"Most frequent texts of {column_words(name)}")
     beginnings = Counter(" ".join(text.split()[:3]).casefold() for text in texts).most_common(5)
     shares = [(shown_text(text, 120), percent(count, len(texts))) for text, count in beginnings if count > 1]

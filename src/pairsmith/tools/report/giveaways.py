@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pairsmith.core.errors import counted
 from pairsmith.data.text.words import WORD, is_unspaced, terms
 from pairsmith.tools.report.parts import Block, Finding, Table, percent, shown_text
 from pairsmith.tools.report.rows import sorted_labels
@@ -103,7 +104,7 @@ def giveaway_blocks(texts: Sequence[str], labels: Sequence[str], warn: list[Find
     )
     if alone := [clue for clue in clues if clue.suffices]:
         first = alone[0]
-        more = f" (and {len(alone) - 1} more such words)" if len(alone) > 1 else ""
+        more = f" (and {counted(len(alone) - 1, 'more such words')})" if len(alone) > 1 else ""
         others = percent(first.elsewhere, first.of_others)
         warn.append(
             Finding(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pairsmith.core.errors import counted
 from pairsmith.data.text.folding import folded
 from pairsmith.metrics.correlation import dense_groups, group_ranks
 from pairsmith.tools.report.charts import ridges
@@ -126,7 +127,7 @@ def similarity_blocks(measure: PairSimilarity, names: Sequence[str], column: str
     )
     edges = np.linspace(min(0.0, float(np.nanmin(values))), 1, _BINS + 1)
     shares = {
-        f"{column} {name}, {len(group):,} pairs".strip(): (
+        f"{column} {name}, {counted(len(group), 'pairs')}".strip(): (
             100 * np.histogram(group, edges)[0] / len(group)
         ).tolist()
         for name, group in groups.items()

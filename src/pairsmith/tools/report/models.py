@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pairsmith.core.errors import counted
 from pairsmith.core.progress import clock
 from pairsmith.runs import model_display_name
 from pairsmith.steps.evaluate.results import FEW_PAIRS, FEW_ROWS
@@ -66,7 +67,7 @@ def reliability_warnings(record: Mapping[str, Any]) -> Iterator[Finding]:
     limit = settings.get("max_steps") or settings.get("steps")  # the user wanted few steps
     if isinstance(steps, int) and 0 < steps < FEW_STEPS and not limit:
         yield Finding(
-            f"the training had only {steps} step{'s' if steps > 1 else ''}, too few to learn much",
+            f"the training had only {counted(steps, 'steps')}, too few to learn much",
             "Make more rows, or give a smaller --batch-size or more --epochs.",
         )
     counts = [("", "queries", record.get("queries"), FEW_ROWS), ("", "rows", record.get("count"), FEW_ROWS)]

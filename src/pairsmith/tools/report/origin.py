@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pairsmith.core.errors import counted
 from pairsmith.core.progress import clock
 from pairsmith.runs import DatasetFolder, model_display_name
 from pairsmith.runs.log import recent
@@ -47,7 +48,7 @@ def verdict(rows: int, findings: Sequence[Finding]) -> str:
     if not rows:
         return "There are no rows to train on."
     if not findings and rows < FEWEST_ROWS:
-        prove = "1 row proves" if rows == 1 else f"{rows} rows prove"
+        prove = counted(rows, "rows prove")
         return (
             f"The checks found nothing wrong, but {prove} little: make at least {FEWEST_ROWS} before you "
             "rely on them."
@@ -63,11 +64,11 @@ def dataset_lead(folder: DatasetFolder) -> list[str]:
     about = folder.manifest.about
     description = about.description.replace("`", "").strip()
     splits = folder.split_rows
-    counts = f"{folder.rows:,} rows"
+    counts = counted(folder.rows, "rows")
     if len(splits) > 1:
         counts += f": {', '.join(f'{rows:,} in {split}' for split, rows in splits.items())}"
     if rejects := folder.manifest.counts.rejects:
-        counts += f". {rejects:,} {'more was' if rejects == 1 else 'more were'} rejected"
+        counts += f". {counted(rejects, 'more were')} rejected"
     return [*([shown_text(description)] if description else []), f"{counts}."]
 
 

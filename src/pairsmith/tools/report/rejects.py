@@ -4,6 +4,7 @@ import json
 
 import pyarrow.compute as pc
 
+from pairsmith.core.errors import counted
 from pairsmith.data.schemas import length_before_cut
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.folder import REJECTS
@@ -24,7 +25,9 @@ def rejects_section(folder: DatasetFolder, settings: ReportSettings) -> PageSect
     if len(reasons) > _MOST_REASONS:
         rest = reasons[_MOST_REASONS:]
         rejects = sum(count for _, count in rest)
-        blocks.append(Note(f"{rejects:,} more rows were rejected for {len(rest):,} other reasons."))
+        blocks.append(
+            Note(f"{counted(rejects, 'more rows were')} rejected for {counted(len(rest), 'other reasons')}.")
+        )
     by_reason: dict[str, list[str]] = {reason: [] for reason, _ in reasons[:_MOST_REASONS]}
     for table in folder.shards(REJECTS):
         if all(len(rows) == settings.examples for rows in by_reason.values()):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pairsmith.core.errors import FolderError
+from pairsmith.core.errors import FolderError, counted
 from pairsmith.core.folder_kinds import read_record
 from pairsmith.core.paths import MANIFEST, Place, size_of
 from pairsmith.core.progress import clock
@@ -65,7 +65,7 @@ def run_page(folder: Place, page_of: Callable[[Place], Page]) -> Page:
         sections += [_without_examples(section) for section in step.page.sections if section.title in _SHOWN]
     total = clock(sum(spent.get(name, 0.0) for name in finished))
     description = " ".join(str(record.get("description", "")).split())
-    count = "1 finished step" if len(steps) == 1 else f"{len(steps)} finished steps"
+    count = counted(len(steps), "finished steps")
     lead = [*([shown_text(description, _LONGEST)] if description else []), f"{count}, {total} in all."]
     verdict = "The checks of this page found no problem in what the steps made."
     few = [step.name for step in steps if step.page.proves_little]
@@ -130,11 +130,12 @@ def _outcome(step: Place) -> tuple[str, str]:
     if path.name == MANIFEST:
         counts = record.get("counts", {})
         rejects = f", {counts['rejects']:,} rejected" if counts.get("rejects") else ""
-        return kind, f"{counts.get('rows', 0):,} rows{rejects}"
+        return kind, f"{counted(counts.get('rows', 0), 'rows')}{rejects}"
     if isinstance(texts := record.get("texts"), dict):  # a classifier is not trained in steps
-        return kind, f"a classifier, trained on {sum(texts.values()):,} texts with {len(texts)} labels"
+        read, labels = counted(sum(texts.values()), "texts"), counted(len(texts), "labels")
+        return kind, f"a classifier, trained on {read} with {labels}"
     steps = record.get("steps", 0)
-    trained = f"a model, trained in {steps:,} {'step' if steps == 1 else 'steps'}"
+    trained = f"a model, trained in {counted(steps, 'steps')}"
     return kind, "; ".join(validation_changes(record)) or trained
 
 
