@@ -76,8 +76,7 @@ def test_a_public_function_is_documented_and_typed(name):
         ("make_training_set", PostprocessSettings, {"data"}),
         ("train_encoder", EncoderOptions, {"checkpoint_steps", "tensorboard"}),
         ("train_classifier", ClassifierOptions, set()),
-        # ``questions`` is also the name of the first argument.
-        ("distil", StudentOptions, {"base", "checkpoint_steps", "device", "questions", "tensorboard"}),
+        ("distil", StudentOptions, {"base", "checkpoint_steps", "device", "tensorboard"}),
     ],
 )
 def test_the_docstring_names_all_options(name, options, others):

@@ -609,6 +609,16 @@ def test_the_result_of_a_training_in_place_of_its_model_is_refused():
         pairsmith.answer_with_student(trained, ["a"], ["b"])
 
 
+def test_asking_shows_how_many_passages_are_done():
+    generator, stream = pairsmith.load_question_generator("cloze"), io.StringIO()
+    texts = ["Ann met Bob in Rome.", "It was late."]
+    questions = pairsmith.generate_questions(texts, generator, progress=Progress(stream))
+    assert stream.getvalue().splitlines()[-1].startswith("generate: 2/2 passages · 100 %")
+    assert questions == pairsmith.generate_questions(texts, generator)
+    with pytest.raises(SettingsError, match="^progress must be pairsmith.core.progress.Progress"):
+        pairsmith.generate_questions(texts, generator, progress=True)
+
+
 def test_what_functions_return_is_shown_in_one_line():
     assert repr(GeneratedRows([PAIR] * 2000, [], 3, 2)) == (
         "GeneratedRows(2,000 rows, 0 rejects, 2 of 3 requests complete)"

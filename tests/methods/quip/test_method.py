@@ -105,6 +105,7 @@ def test_peoples_questions_choose_the_best_step_and_may_keep_the_base(questions,
         ({"checkpoint_steps": 5}, "only a training with a folder has checkpoint_steps"),
         ({"data": ["a"]}, "distil: data: give the questions themselves"),
         ({"device": "cuda:1"}, "distil: device: should be"),
+        ({"questions": 0}, "distil: questions: should be greater than or equal to 1, not 0"),
     ],
 )
 def test_options_that_a_student_cannot_have_are_refused(options, message):

@@ -1,6 +1,8 @@
 """A causal LM of transformers by name: what it says of itself, and what is wrong with files that are none."""
 
+import copy
 import gc
+import pickle
 import weakref
 from functools import partial
 
@@ -12,6 +14,7 @@ from pairsmith.core.errors import ModelError
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
 from pairsmith.models.language.loading import load_model
+from pairsmith.models.language.packed_weights import PackedLinear
 from pairsmith.models.language.sampling import Sampling
 from pairsmith.models.language.transformers_backend import TransformersModel, TransformersSession
 from pairsmith.runs.seeds import stream_key
@@ -157,6 +160,22 @@ def test_text_survives_encode_and_decode(tiny_gpt2):
     model = load_model(str(tiny_gpt2), device="cpu")
     text = 'Sentence 1: "Zoë  said 你好 "\n\ttwice.'
     assert model.decode(model.encode(text)) == text
+
+
+def test_a_model_is_shown_in_one_line(tiny_gpt2):
+    name = str(tiny_gpt2)
+    assert repr(load_model(name, device="cpu")) == f"TransformersModel({name!r}, dtype=float32, device=cpu)"
+    half = load_model(name, device="cpu", dtype="bfloat16")
+    assert repr(half) == f"TransformersModel({name!r}, dtype=bfloat16, device=cpu)"
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy])
+def test_a_packed_model_that_is_pickled_says_what_to_do_instead(tiny_gpt2, copied):
+    model = load_model(str(tiny_gpt2), device="cpu")
+    if not any(isinstance(module, PackedLinear) for module in model._model.modules()):
+        pytest.skip("torch packs no weights on this machine")
+    with pytest.raises(ModelError, match="cannot be pickled or copied; load it again where it is needed"):
+        copied(model)
 
 
 def test_a_folder_without_tokenizer_is_named(tiny_gpt2, tmp_path):

@@ -51,6 +51,7 @@ class CausalGenerator:
         """Raises: ModelError: the instruction leaves no room for a passage."""
         self.model = model
         self._options = options
+        self.tries = options.tries
         around = len(self._prompt("", ANSWER_CUE))
         lead = len(self._behind_line_break(QUESTION_CUE))
         self._tail = GENERATED_ANSWER_TOKENS + lead + GENERATED_QUESTION_TOKENS
@@ -76,9 +77,9 @@ class CausalGenerator:
         for batch in in_batches(passages, max(1, size)):
             if self._options.decoding == "beams":
                 keep_all(batch, self._search_questions(batch))
-                advance(self._options.tries * len(batch))
+                advance(self.tries * len(batch))
                 continue
-            for _ in range(self._options.tries):
+            for _ in range(self.tries):
                 unfinished = [passage for passage in batch if passage.missing(self._options.questions)]
                 keep_all(unfinished, self._sample_questions(unfinished))
                 advance(len(batch))

@@ -44,6 +44,7 @@ class ClozeGenerator:
     def __init__(self, options: GenerationOptions) -> None:
         """Raises: SettingsError, MissingExtra, ModelError: see ``entity_finder``."""
         self.limit = options.max_length or PASSAGE_TOKENS
+        self.tries = options.tries
         self._options = options
         self._find = entity_finder(options.answers)
 
@@ -58,7 +59,7 @@ class ClozeGenerator:
             if not answers[passage.id]:
                 detail, row = "it holds no name or number", {"context": passage.text, **passage.kept}
                 passage.rejects.append(Reject.of(passage.id, NO_ANSWER, detail, row))
-        for _ in range(self._options.tries):
+        for _ in range(self.tries):
             unfinished = [passage for passage in passages if passage.missing(self._options.questions)]
             keep_all(unfinished, [self._write(passage, answers[passage.id]) for passage in unfinished])
             advance(len(passages))

@@ -31,7 +31,7 @@ from pairsmith.core.arguments import (
     model_name,
 )
 from pairsmith.core.errors import SettingsError
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.validation import checked_options, refuse_options_of_steps
 from pairsmith.data.documents import Document
 from pairsmith.data.questions import GeneratedQuestion
@@ -41,18 +41,22 @@ from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.locks import locked
 from pairsmith.models.reader import ANSWER_TOKENS, Reader
 from pairsmith.models.teacher import TOP, SpanDistributions, predict_spans
+from pairsmith.runs.mapped import ProgressScaler
 from pairsmith.runs.work import Advance
 
 if TYPE_CHECKING:
     from pairsmith.methods.quip.student import TrainedStudent
 
 
-def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> list[GeneratedQuestion]:
+def generate_questions(
+    texts: Iterable[str], generator: QuestionGenerator, *, progress: Progress | None = None
+) -> list[GeneratedQuestion]:
     """Generate questions on texts, each with its answer (Q1, Q2).
 
     Args:
         texts: texts of any length, none of them blank; of equal texts, the first one counts.
         generator: the question generator, as ``load_question_generator`` loads it.
+        progress: shows how many of the passages are done; by default nothing is shown.
 
     Returns:
         the questions in the order of the texts. ``answer`` is None if the generated answer does not occur in
@@ -63,6 +67,7 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
         InputError: ``texts`` is a single text or empty, or holds something else than texts, or a blank one.
         SettingsError: the generator is not loaded.
     """
+    check_progress(progress)
     check_loaded(generator, "generator", "limit", "load_question_generator")
     distinct = dict.fromkeys(checked_texts(texts, "texts"))
     check_not_empty(distinct, "texts", "text")
@@ -72,8 +77,10 @@ def generate_questions(texts: Iterable[str], generator: QuestionGenerator) -> li
     passages_of_texts, _ = cut_passages(generator, documents)
     passages = [passage for of_text in passages_of_texts for passage in of_text]
     # Write answers and questions (Q2).
-    with locked(generator):
-        generator.generate(passages)
+    with (progress or Silent()).task("generate", len(passages), "passages") as bar, locked(generator):
+        scaler = ProgressScaler(len(passages), len(passages) * generator.tries, bar.advance)
+        generator.generate(passages, scaler)
+        scaler.finish()
     return [question for passage in passages for question in passage.questions.values()]
 
 
@@ -126,6 +133,7 @@ def label_questions(
 
 def distil(
     questions: Iterable[GeneratedQuestion],
+    /,  # so that ``options`` can hold the training option of the same name
     base: str | Path,
     *,
     validation: Iterable[Question] = (),
@@ -144,8 +152,9 @@ def distil(
         options: options of the command ``infuse`` by name, such as ``max_steps=100`` or
             ``learning_rate=1e-5``: ``attention_dropout``, ``batch_size``, ``batch_tokens``, ``dtype``,
             ``epochs``, ``eval_steps``, ``keep_base``, ``labels``, ``learning_rate``, ``loader_workers``,
-            ``max_length``, ``max_steps``, ``negatives``, ``seed``, ``together``, ``warmup``,
-            ``weight_decay``.
+            ``max_length``, ``max_steps``, ``negatives``, ``questions``, ``seed``, ``together``, ``warmup``,
+            ``weight_decay``. The questions themselves are given by position, as ``questions`` is the largest
+            number of them for each passage in a step.
 
     Returns:
         The training: its ``model`` is the student, as ``load_student`` returns it.

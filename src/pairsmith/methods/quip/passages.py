@@ -61,13 +61,17 @@ class QuestionGenerator(Protocol):
     def limit(self) -> int:
         """The longest passage, in tokens."""
 
+    @property
+    def tries(self) -> int:
+        """The number of tries for each passage, see ``generate``."""
+
     def length(self, text: str) -> int:
         """The number of tokens in a text."""
 
     def generate(self, passages: Sequence[Passage], advance: Advance = ...) -> None:
         """Add the generated questions to each passage, and outputs that are not kept to its rejects.
 
-        ``advance`` is called with the number of finished tries; each passage has ``options.tries``.
+        ``advance`` is called with the number of finished tries; each passage has ``tries``.
         """
 
 

@@ -47,6 +47,7 @@ class SequenceGenerator:
         """Raises: ModelError: the model has no separator token, or no end token."""
         self.model = model
         self.limit = passage_limit(model.tokenizer, options.max_length or model.context, model.context)
+        self.tries = options.tries
         self._options = options
         self._separator = separator_of(model, options.separator)
         ends = model.model.generation_config.eos_token_id
@@ -65,12 +66,11 @@ class SequenceGenerator:
 
     def generate(self, passages: Sequence[Passage], advance: Advance = lambda _: None) -> None:
         """Add the generated questions to each passage, and outputs that are not kept to its rejects."""
-        tries = self._options.tries
         if self._options.decoding == "beams":
-            questions = self._batchwise(passages, self._search, lambda count: advance(tries * count))
+            questions = self._batchwise(passages, self._search, lambda count: advance(self.tries * count))
             keep_all(passages, questions)
             return
-        for _ in range(tries):
+        for _ in range(self.tries):
             unfinished = [passage for passage in passages if passage.missing(self._options.questions)]
             advance(len(passages) - len(unfinished))
             keep_all(unfinished, self._batchwise(unfinished, self._draw, advance))

@@ -6,13 +6,14 @@ that oneDNN needs; an activation that follows such a layer is fused with it. Res
 rounding. A packed model can only decode: it cannot be saved, copied or trained.
 """
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 from transformers.activations import FastGELUActivation, GELUTanh, NewGELUActivation
 from transformers.pytorch_utils import Conv1D
 
+from pairsmith.core.errors import ModelError
 from pairsmith.models.language.transformers_backend import SHARED_ATTENTION_TYPES
 
 _OPS = torch.ops.mkldnn
@@ -34,6 +35,17 @@ class PackedLinear(nn.Module):
         self._packed = _OPS._reorder_linear_weight(weight.detach().contiguous(), PACKED_ROWS)
         self._bias = None if bias is None else bias.detach()
         self._then: tuple[str, list[float], str] = ("gelu", [], "tanh") if gelu else ("none", [], "")
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: torch cannot read the values of a packed weight.
+
+        Raises:
+            ModelError: in any case.
+        """
+        raise ModelError(
+            "a language model whose weights are packed for the CPU cannot be pickled or copied; load it "
+            "again where it is needed, such as in the other process, with pairsmith.load_language_model"
+        )
 
     def forward(self, states: Tensor) -> Tensor:
         """Map ``(…, in)`` to ``(…, out)``."""

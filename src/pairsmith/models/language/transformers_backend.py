@@ -68,6 +68,11 @@ class TransformersModel:
         special = getattr(tokenizer, "all_special_ids", ())  # chat markers and padding are not text
         self.end_tokens = frozenset(int(end) for end in (*listed, *special) if end is not None)
 
+    def __repr__(self) -> str:
+        """The model's name, number format and device."""
+        dtype = str(self._model.dtype).removeprefix("torch.")
+        return f"{type(self).__name__}({self.name!r}, dtype={dtype}, device={self._model.device})"
+
     def encode(self, text: str) -> list[int]:
         """The tokens of a prompt, as the tokenizer makes them, special tokens included."""
         tokens: list[int] = self._tokenizer(text, verbose=False)["input_ids"]

@@ -2,6 +2,9 @@
 
 Without self-debiasing, a small language model writes much the same texts for every instruction, so that the
 labels mean nothing. Then the mean cosines are nearly equal; no human labels are needed to see it.
+
+This step is no ``Evaluation``: generated pairs are no test set, so the rows of all splits count, and a plan
+can run the step on some of them.
 """
 
 import math

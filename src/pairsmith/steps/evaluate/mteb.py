@@ -1,4 +1,8 @@
-"""Evaluates an encoder on tasks of the package mteb (Massive Text Embedding Benchmark)."""
+"""Evaluates an encoder on tasks of the package mteb (Massive Text Embedding Benchmark).
+
+This step is no ``Evaluation``: mteb reads the data and computes the figures of one task after another, and a
+run that was stopped goes on with the next task.
+"""
 
 import importlib.util
 import json

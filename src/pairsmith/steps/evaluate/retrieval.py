@@ -1,4 +1,8 @@
-"""Retrieval: does a model rank the documents that are relevant to a query above all other documents?"""
+"""Retrieval: does a model rank the documents that are relevant to a query above all other documents?
+
+This step is no ``Evaluation``: a run that was stopped goes on from the document vectors that it saved, and
+the figures are compared with an earlier evaluation's.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

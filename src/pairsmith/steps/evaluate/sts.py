@@ -1,4 +1,8 @@
-"""Semantic textual similarity: does the cosine of sentence vectors rank pairs as people do (D11, D12)?"""
+"""Semantic textual similarity: does the cosine of sentence vectors rank pairs as people do (D11, D12)?
+
+This step is no ``Evaluation``: it compares its figures with an earlier evaluation's, and its data are several
+test sets in their released form, not a split of a dataset folder.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
