@@ -146,10 +146,20 @@ def _other_share(run: Run, folder: Place, other: Manifest, identity: Identity) -
     )
 
 
-def copy_rank_shards(run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
+def copy_rank_shards(
+    run: Run,
+    identity: Identity,
+    extends: Callable[[Place, Manifest], bool],
+    add: Callable[[Place, ShardEntry], None],
+) -> None:
     """Copy every shard that ranks made for ``run.out`` with ``add``, and remove it from the rank's folder.
 
-    ``identity`` is the work of ``run``. ``add`` is called with a rank's folder and a shard in it.
+    Args:
+        run: the run that writes to the job's folder.
+        identity: its work.
+        extends: called with a rank's folder and its manifest of other work; whether the work of ``run``
+            includes all of that work.
+        add: called with a rank's folder and a shard in it.
 
     Raises:
         BusyError: a rank is still running; its folder is left as it is.
@@ -166,7 +176,7 @@ def copy_rank_shards(run: Run, identity: Identity, add: Callable[[Place, ShardEn
     try:
         list(several(lock_folder, folders))  # together, as each may have to be watched for half a minute
         for folder in folders:
-            _copy_from(folder, run, identity, add)
+            _copy_from(folder, run, identity, extends, add)
     finally:
         for folder in locked:
             lock.release(folder)
@@ -183,10 +193,16 @@ def _lock_rank(folder: Place, run: Run) -> bool:
     return True
 
 
-def _copy_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
-    """Copy the shards of one rank, whose ``folder`` this process has locked."""
+def _copy_from(
+    folder: Place,
+    run: Run,
+    identity: Identity,
+    extends: Callable[[Place, Manifest], bool],
+    add: Callable[[Place, ShardEntry], None],
+) -> None:
+    """Copy the shards of one rank, whose ``folder`` this process has locked (see ``copy_rank_shards``)."""
     of_rank = read_or_restore_manifest(replace(run, out=folder))
-    if of_rank.fingerprint != identity.fingerprint:
+    if of_rank.fingerprint != identity.fingerprint and not extends(folder, of_rank):
         if run.within:
             return  # made for an older state of this part; removed with the other rank folders
         raise _other_share(run, folder, of_rank, identity)
@@ -198,18 +214,27 @@ def _copy_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place
     if entries:
         shards = "shard" if len(entries) == 1 else "shards"
         run.progress.say(f"copied {len(entries):,} {shards} from {folder}")
+    for locked in (run.out, folder):
+        lock.check(locked)  # copying may have taken long; another process may need these shards
     journal.clear()  # before the files, so that no line lists a missing file if the rank starts again
     with storage_errors(folder):
         remove_files([folder / file.path for entry in entries.values() for file in entry.files])
 
 
-def remove_rank_folders(run: Run) -> None:
-    """Remove the folders of ranks that are not running; their shares have been copied to ``run.out``."""
+def remove_rank_folders(run: Run, finished: Manifest | None = None) -> None:
+    """Remove the folders of ranks that are not running.
+
+    With ``finished``, the work that was finished in ``run.out``, only folders with shares of this work are
+    removed. Meanwhile, ranks may have been started to add to it.
+    """
 
     def remove(folder: Place) -> None:
         if not _lock_rank(folder, run):
             return
         try:
+            with suppress(FolderError):  # no manifest, so no share
+                if finished and read_manifest(folder).fingerprint != finished.fingerprint:
+                    return
             with storage_errors(folder):
                 if isinstance(folder, Path):
                     shutil.rmtree(folder, ignore_errors=True)
