@@ -98,3 +98,17 @@ def test_shares_of_other_work_are_still_refused(job):
     job.make(1, [0], FIRST)
     with pytest.raises(OtherWorkError, match="seed: absent there, 5 here"):
         job.start(3, seed=5)
+
+
+def test_a_rank_makes_a_damaged_shard_of_its_share_again_even_if_the_job_was_finished(job, work):
+    job.make(1, range(4))
+    job.start(1).finish(work.card)
+    assert job.start(1, FIRST).finished
+    (job.out / "data/train-00002.parquet").write_bytes(b"")
+    heard = Heard()
+    writer = job.start(1, FIRST, progress=heard)
+    assert not writer.finished
+    assert [writer.is_done(shard) for shard in (0, 2)] == [True, False]
+    changed = f"{job.out / 'data/train-00002.parquet'} has changed since it was written"
+    assert heard.lines == [f"{changed}; shard 2 is made again"]
+    assert job.start(1, SECOND).finished  # its own share has not changed

@@ -1,7 +1,7 @@
 """Reads and repairs the shards that earlier runs or the ranks of an array job left in a folder."""
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from pairsmith.runs.claim import Run
 from pairsmith.runs.folder import JOURNAL, REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.journal import Journal, read_run
-from pairsmith.runs.ranks import is_rank_folder, rank_folders
+from pairsmith.runs.ranks import Rank, is_rank_folder, rank_folders
 from pairsmith.runs.storage import clear_temporary, storage_errors
 
 
@@ -110,16 +110,22 @@ def remove_unlisted_files(out: Place, entries: Iterable[ShardEntry]) -> None:
             remove_files([path for path in shard_files if names[path] not in listed])
 
 
-def shards_in_job_folder(run: Run, base: str) -> Mapping[int, ShardEntry]:
-    """The shards of the same work that are already in ``run.job_folder``.
+def share_in_job_folder(run: Run, rank: Rank, base: str) -> tuple[dict[int, ShardEntry], Manifest | None]:
+    """The shards of a rank's share that ``run.job_folder`` has already, and the manifest of that folder.
 
-    ``run`` is the run of one rank; ``base`` is what stays the same of its identity when the work grows.
+    Shards that have changed since they were written are left out; the manifest is None if there are any. If
+    the folder has other work or none, the result is ``({}, None)``. ``run`` is the run of the rank; ``base``
+    is what stays the same of its identity when the work grows.
     """
+    folder = run.job_folder
     with suppress(FolderError):
-        manifest = read_manifest(run.job_folder)
+        manifest = read_manifest(folder)
         if manifest.base == base:
-            return entries_of(manifest, Journal.read(run.job_folder))
-    return {}
+            entries = entries_of(manifest, Journal.read(folder)).values()
+            listed = [entry for entry in entries if rank.has(entry.shard)]
+            intact = unchanged(replace(run, out=folder), listed)
+            return intact, manifest if len(intact) == len(listed) else None
+    return {}, None
 
 
 def refuse_other_ranks(run: Run, identity: Identity, base: str) -> None:

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Self
@@ -32,7 +32,7 @@ from pairsmith.runs.existing import (
     refuse_other_ranks,
     remove_rank_folders,
     remove_unlisted_files,
-    shards_in_job_folder,
+    share_in_job_folder,
     unchanged,
 )
 from pairsmith.runs.folder import (
@@ -113,6 +113,9 @@ class FolderWriter:
     ) -> Self:
         """Create ``run.out``, or continue what an earlier run of the same work left there.
 
+        A rank of an array job whose folder has the finished result already gets this result, and begins no
+        share.
+
         Args:
             run: where to write; with ``fresh``, an existing dataset folder is started over.
             identity: the work to be done.
@@ -127,10 +130,16 @@ class FolderWriter:
                 "give a larger --shard-size"
             )
         base = identity.base(growth.settings if growth else ())
-        if run.rank and not run.within:
-            _refuse_job_folder(run, identity, growth)
-            refuse_other_ranks(run, identity, base)
         extends = partial(_extends, identity, growth)
+        in_job_folder: Mapping[int, ShardEntry] = {}
+        if run.rank:
+            if not run.within:
+                _refuse_job_folder(run, identity, extends)
+                refuse_other_ranks(run, identity, base)
+            in_job_folder, of_job = share_in_job_folder(run, run.rank, base)
+            if of_job and of_job.complete and of_job.fingerprint == identity.fingerprint and not run.within:
+                joined, journal = replace(run, out=run.job_folder, rank=None), Journal(run.job_folder)
+                return cls(joined, schema, of_job, entries_of(of_job, journal), journal, {})
         earlier = claim(
             run, identity, MANIFEST, lambda _: read_or_restore_manifest(run), partial(extends, run.out)
         )
@@ -146,7 +155,7 @@ class FolderWriter:
             created=(earlier and earlier.created) or datetime.now(UTC).isoformat(timespec="seconds"),
         )
         try:
-            writer = cls._recorded(run, schema, manifest, earlier)
+            writer = cls._recorded(run, schema, manifest, earlier, in_job_folder)
             remove_unlisted_files(run.out, writer._entries.values())
             if not writer.finished:
                 copy_rank_shards(run, identity, extends, writer._copy_shard)
@@ -162,14 +171,19 @@ class FolderWriter:
         return writer
 
     @classmethod
-    def _recorded(cls, run: Run, schema: pa.Schema, manifest: Manifest, earlier: Manifest | None) -> Self:
+    def _recorded(
+        cls,
+        run: Run,
+        schema: pa.Schema,
+        manifest: Manifest,
+        earlier: Manifest | None,
+        in_job_folder: Mapping[int, ShardEntry],
+    ) -> Self:
         """Record the run of ``manifest`` in its folder, and keep the intact shards of the ``earlier`` run.
 
         A folder with the finished result of the same work stays as it is.
         """
         entries: dict[int, ShardEntry] = {}
-        # In a rank of an array job: the shards that the job's folder has already.
-        in_job_folder = shards_in_job_folder(run, manifest.base) if run.rank else {}
         if earlier is None:
             journal = Journal(run.out)
             journal.clear()  # before the manifest is replaced, so that no line lists files of other work
@@ -358,14 +372,14 @@ class FolderWriter:
         return FileEntry(path=name, split=split, rows=rows, sha256=hash_bytes(data), bytes=len(data))
 
 
-def _refuse_job_folder(run: Run, identity: Identity, growth: Growth | None) -> None:
+def _refuse_job_folder(run: Run, identity: Identity, extends: Callable[[Place, Manifest], bool]) -> None:
     """Raise ``FolderError`` if the share of a rank could never be put into the job's folder."""
     folder = run.job_folder
     refuse_foreign(folder, MANIFEST)
     if size_of(folder / MANIFEST) is not None:
         with suppress(DamagedError):  # whoever puts the shares together restores the manifest
             manifest = read_manifest(folder)
-            refuse_other_work(run, folder, manifest, identity, partial(_extends, identity, growth, folder))
+            refuse_other_work(run, folder, manifest, identity, partial(extends, folder))
 
 
 def _extends(identity: Identity, growth: Growth | None, out: Place, earlier: Manifest) -> bool:
