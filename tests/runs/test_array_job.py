@@ -109,14 +109,40 @@ def test_the_plain_command_takes_over_what_ranks_made_and_makes_the_rest(world):
     assert files(tmp / "out") == files(tmp / "one")
 
 
-def test_ranks_continue_what_one_process_began(world, monkeypatch):
+def test_ranks_share_what_is_added_to_a_finished_folder(world):
     tmp, settings = world
     plainly(settings(), tmp / "one")
-    plainly(settings(limit=4), tmp / "out")  # two shards, then a stop, in effect
-    for number in (0, 1):
-        one_rank(settings(), tmp / "out", number, 2)
-    # A finished folder can grow, but not by ranks: rank 0 does all of it.
+    plainly(settings(limit=4), tmp / "out")
+    begun = DatasetFolder.open(tmp / "out")
+    one_rank(settings(), tmp / "out", 0, 2)
+    assert DatasetFolder.open(tmp / "out").rows == begun.rows  # until all shares are made
+    heard = Heard()
+    one_rank(settings(), tmp / "out", 1, 2, progress=heard)
+    assert any(line.startswith("copied 5 shards from") for line in heard.lines)
     assert files(tmp / "out") == files(tmp / "one")
+
+
+def test_ranks_extend_the_shards_of_a_finished_folder(world):
+    tmp, settings = world
+    plainly(settings(limit=3), tmp / "out")
+    for number in (1, 0):
+        one_rank(settings(limit=6, tries=3), tmp / "out", number, 2)
+    plainly(settings(limit=6, tries=3), tmp / "one")
+    assert files(tmp / "out") == files(tmp / "one")
+    assert not list((tmp / "out").glob("rank-*"))
+
+
+def test_a_finished_job_that_is_started_again_leaves_its_folder_as_it_is(chunks):
+    tmp, settings = chunks
+    plainly(settings(), tmp / "out", "chunk")
+    before = {path: path.stat().st_mtime_ns for path in (tmp / "out").rglob("*")}
+    for number in (0, 1):
+        heard = Heard()
+        one_rank(settings(), tmp / "out", number, 2, "chunk", progress=heard)
+        assert heard.lines[-1] == f"{tmp / 'out'} is finished already; nothing to do"
+    assert {path: path.stat().st_mtime_ns for path in (tmp / "out").rglob("*")} == before
+    with pytest.raises(OtherWorkError, match="holds a finished run of chunk with other settings: words"):
+        one_rank(settings(words=99), tmp / "out", 1, 2, "chunk")
 
 
 def test_a_rank_makes_only_what_the_jobs_folder_lacks_of_work_that_grew(world):
@@ -411,3 +437,17 @@ def test_ranks_are_in_the_order_of_their_numbers(tmp_path):
     assert [folder.name for folder in rank_folders(tmp_path)] == names
     assert few_numbers(range(8)) == "0, 1, 2, 3, 4, 5, 6, 7"
     assert few_numbers(range(9)) == "0, 1, 2, 3, 4, 5, 6, 7, …"
+
+
+@pytest.mark.parametrize("within", [(), ("inputs",)])
+def test_the_folders_of_a_job_or_of_a_part_of_it(tmp_path, within):
+    ranks = [tmp_path.joinpath(f"rank-{number}-of-2", *within) for number in range(2)]
+    for folder in ranks:
+        folder.mkdir(parents=True)
+    job = tmp_path.joinpath(*within)
+    joining = Run(job, Silent(), within=within)
+    assert (joining.job_folder, joining.rank_folders()) == (job, ranks)
+    assert joining.folders_of_job() == [job, *ranks]
+    rank = Run(ranks[1], Silent(), within=within, rank=Rank(1, 2))
+    assert (rank.job_folder, rank.rank_folders()) == (job, [])
+    assert rank.folders_of_job() == [ranks[1], job, ranks[0]]

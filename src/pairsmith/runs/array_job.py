@@ -5,17 +5,15 @@ is ready last puts the shares of all ranks together.
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pairsmith.core.errors import BusyError, FolderError, SettingsError
+from pairsmith.core.errors import BusyError, SettingsError
 from pairsmith.core.fields import WorkerSettings
-from pairsmith.core.paths import Place, size_of
+from pairsmith.core.paths import size_of
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
 from pairsmith.runs.ranks import DONE, Rank, few_numbers
-from pairsmith.runs.status import status_of
 from pairsmith.runs.storage import write_json
 
 
@@ -40,16 +38,12 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     """
     if run.fresh:
         raise SettingsError(f"--fresh does not go with --executor array; remove {run.out} to start over")
-    finished = _is_finished(run.out)
-    if finished and rank.number:
-        run.progress.say(f"{run.out} is finished already; rank 0 checks whether it is the same work")
-        return
     own = run.out / rank.name
-    if not finished:
-        _make_share(work, settings, replace(run, out=own, rank=rank))
+    if not _make_share(work, settings, replace(run, out=own, rank=rank)):
+        return
     others = (Rank(number, rank.size) for number in range(rank.size))
     missing = [other.number for other in others if size_of(run.out / other.name / DONE) is None]
-    if missing and not finished:
+    if missing:
         names = few_numbers(missing)
         run.progress.say(f"rank {rank.number} of {rank.size} has made its share; not finished yet: {names}")
         return
@@ -59,26 +53,28 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
         run.progress.say(f"another process is putting the shares in {run.out} together")
 
 
-def _is_finished(out: Place) -> bool:
-    """Whether the shares of all ranks have been put together in ``out``."""
-    with suppress(FolderError):  # its manifest is damaged: whoever puts the shares together restores it
-        status = status_of(out)
-        return status is not None and status.complete
-    return False
-
-
-def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, run: Run) -> None:
+def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, run: Run) -> bool:
     """Make the share of ``run.rank`` in ``run.out``, and mark it as finished.
 
     The work is begun even if the share is finished, so that other settings are refused and added inputs seen.
+    The result is False if no share was begun, because the whole work is finished already.
     """
     done = run.out / DONE
+    begun = False
+
+    def begin() -> None:
+        nonlocal begun
+        begun = True
+        done.unlink(missing_ok=True)
+
     try:
-        work(settings, replace(run, on_begun=lambda: done.unlink(missing_ok=True)))
+        work(settings, replace(run, on_begun=begin))
     except BusyError:
         if size_of(done) is None:
             raise
-        return  # another rank is copying the finished share
+        return True  # another rank is copying the finished share
     finally:
         lock.release(run.out)
-    write_json(done, {"complete": True})
+    if begun:
+        write_json(done, {"complete": True})
+    return begun

@@ -56,23 +56,21 @@ class Run:
     @property
     def job_folder(self) -> Place:
         """The folder in which the shares of all ranks are put together; ``out`` if this is no array job."""
-        if self.rank is None:
-            return self.out
-        return self._top.parent.joinpath(*self.within)
+        return self._step_folder.joinpath(*self.within)
 
     def rank_folders(self) -> list[Place]:
         """The folders of the ranks whose shares belong into ``out``; none if this run is itself a rank."""
-        return [] if self.rank is not None else rank_folders(self._top, self.within)
+        return [] if self.rank is not None else rank_folders(self._step_folder, self.within)
 
     def folders_of_job(self) -> list[Place]:
-        """``out``, ``job_folder`` and the folders of all ranks in it, each once."""
-        return list(dict.fromkeys([self.out, self.job_folder, *rank_folders(self.job_folder)]))
+        """``out``, ``job_folder`` and the folders of all ranks for it, each once."""
+        return list(dict.fromkeys([self.out, self.job_folder, *rank_folders(self._step_folder, self.within)]))
 
     @property
-    def _top(self) -> Place:
-        """The folder of the step, of which ``out`` is a part."""
+    def _step_folder(self) -> Place:
+        """The folder of the whole step, of which ``out`` is a part or the share of a rank."""
         folder = self.out
-        for _ in self.within:
+        for _ in range(len(self.within) + (self.rank is not None)):
             folder = folder.parent
         return folder
 

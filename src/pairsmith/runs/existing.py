@@ -1,7 +1,7 @@
 """Reads and repairs the shards that earlier runs or the ranks of an array job left in a folder."""
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ from pairsmith.runs.claim import Run
 from pairsmith.runs.folder import JOURNAL, REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.journal import Journal, read_run
-from pairsmith.runs.ranks import is_rank_folder, rank_folders
+from pairsmith.runs.ranks import Rank, is_rank_folder, rank_folders
 from pairsmith.runs.storage import clear_temporary, storage_errors
 
 
@@ -110,16 +110,22 @@ def remove_unlisted_files(out: Place, entries: Iterable[ShardEntry]) -> None:
             remove_files([path for path in shard_files if names[path] not in listed])
 
 
-def shards_in_job_folder(run: Run, base: str) -> Mapping[int, ShardEntry]:
-    """The shards of the same work that are already in ``run.job_folder``.
+def share_in_job_folder(run: Run, rank: Rank, base: str) -> tuple[dict[int, ShardEntry], Manifest | None]:
+    """The shards of a rank's share that ``run.job_folder`` has already, and the manifest of that folder.
 
-    ``run`` is the run of one rank; ``base`` is what stays the same of its identity when the work grows.
+    Shards that have changed since they were written are left out; the manifest is None if there are any. If
+    the folder has other work or none, the result is ``({}, None)``. ``run`` is the run of the rank; ``base``
+    is what stays the same of its identity when the work grows.
     """
+    folder = run.job_folder
     with suppress(FolderError):
-        manifest = read_manifest(run.job_folder)
+        manifest = read_manifest(folder)
         if manifest.base == base:
-            return entries_of(manifest, Journal.read(run.job_folder))
-    return {}
+            entries = entries_of(manifest, Journal.read(folder)).values()
+            listed = [entry for entry in entries if rank.has(entry.shard)]
+            intact = unchanged(replace(run, out=folder), listed)
+            return intact, manifest if len(intact) == len(listed) else None
+    return {}, None
 
 
 def refuse_other_ranks(run: Run, identity: Identity, base: str) -> None:
@@ -146,10 +152,20 @@ def _other_share(run: Run, folder: Place, other: Manifest, identity: Identity) -
     )
 
 
-def copy_rank_shards(run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
+def copy_rank_shards(
+    run: Run,
+    identity: Identity,
+    extends: Callable[[Place, Manifest], bool],
+    add: Callable[[Place, ShardEntry], None],
+) -> None:
     """Copy every shard that ranks made for ``run.out`` with ``add``, and remove it from the rank's folder.
 
-    ``identity`` is the work of ``run``. ``add`` is called with a rank's folder and a shard in it.
+    Args:
+        run: the run that writes to the job's folder.
+        identity: its work.
+        extends: called with a rank's folder and its manifest of other work; whether the work of ``run``
+            includes all of that work.
+        add: called with a rank's folder and a shard in it.
 
     Raises:
         BusyError: a rank is still running; its folder is left as it is.
@@ -166,7 +182,7 @@ def copy_rank_shards(run: Run, identity: Identity, add: Callable[[Place, ShardEn
     try:
         list(several(lock_folder, folders))  # together, as each may have to be watched for half a minute
         for folder in folders:
-            _copy_from(folder, run, identity, add)
+            _copy_from(folder, run, identity, extends, add)
     finally:
         for folder in locked:
             lock.release(folder)
@@ -183,10 +199,16 @@ def _lock_rank(folder: Place, run: Run) -> bool:
     return True
 
 
-def _copy_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place, ShardEntry], None]) -> None:
-    """Copy the shards of one rank, whose ``folder`` this process has locked."""
+def _copy_from(
+    folder: Place,
+    run: Run,
+    identity: Identity,
+    extends: Callable[[Place, Manifest], bool],
+    add: Callable[[Place, ShardEntry], None],
+) -> None:
+    """Copy the shards of one rank, whose ``folder`` this process has locked (see ``copy_rank_shards``)."""
     of_rank = read_or_restore_manifest(replace(run, out=folder))
-    if of_rank.fingerprint != identity.fingerprint:
+    if of_rank.fingerprint != identity.fingerprint and not extends(folder, of_rank):
         if run.within:
             return  # made for an older state of this part; removed with the other rank folders
         raise _other_share(run, folder, of_rank, identity)
@@ -198,18 +220,27 @@ def _copy_from(folder: Place, run: Run, identity: Identity, add: Callable[[Place
     if entries:
         shards = "shard" if len(entries) == 1 else "shards"
         run.progress.say(f"copied {len(entries):,} {shards} from {folder}")
+    for locked in (run.out, folder):
+        lock.check(locked)  # copying may have taken long; another process may need these shards
     journal.clear()  # before the files, so that no line lists a missing file if the rank starts again
     with storage_errors(folder):
         remove_files([folder / file.path for entry in entries.values() for file in entry.files])
 
 
-def remove_rank_folders(run: Run) -> None:
-    """Remove the folders of ranks that are not running; their shares have been copied to ``run.out``."""
+def remove_rank_folders(run: Run, finished: Manifest | None = None) -> None:
+    """Remove the folders of ranks that are not running.
+
+    With ``finished``, the work that was finished in ``run.out``, only folders with shares of this work are
+    removed. Meanwhile, ranks may have been started to add to it.
+    """
 
     def remove(folder: Place) -> None:
         if not _lock_rank(folder, run):
             return
         try:
+            with suppress(FolderError):  # no manifest, so no share
+                if finished and read_manifest(folder).fingerprint != finished.fingerprint:
+                    return
             with storage_errors(folder):
                 if isinstance(folder, Path):
                     shutil.rmtree(folder, ignore_errors=True)

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Self
@@ -32,7 +32,7 @@ from pairsmith.runs.existing import (
     refuse_other_ranks,
     remove_rank_folders,
     remove_unlisted_files,
-    shards_in_job_folder,
+    share_in_job_folder,
     unchanged,
 )
 from pairsmith.runs.folder import (
@@ -113,6 +113,9 @@ class FolderWriter:
     ) -> Self:
         """Create ``run.out``, or continue what an earlier run of the same work left there.
 
+        A rank of an array job whose folder has the finished result already gets this result, and begins no
+        share.
+
         Args:
             run: where to write; with ``fresh``, an existing dataset folder is started over.
             identity: the work to be done.
@@ -127,11 +130,19 @@ class FolderWriter:
                 "give a larger --shard-size"
             )
         base = identity.base(growth.settings if growth else ())
-        if run.rank and not run.within:
-            _refuse_job_folder(run, identity, growth)
-            refuse_other_ranks(run, identity, base)
-        extends = partial(_extends, run.out, identity, growth)
-        earlier = claim(run, identity, MANIFEST, lambda _: read_or_restore_manifest(run), extends)
+        extends = partial(_extends, identity, growth)
+        in_job_folder: Mapping[int, ShardEntry] = {}
+        if run.rank:
+            if not run.within:
+                _refuse_job_folder(run, identity, extends)
+                refuse_other_ranks(run, identity, base)
+            in_job_folder, of_job = share_in_job_folder(run, run.rank, base)
+            if of_job and of_job.complete and of_job.fingerprint == identity.fingerprint and not run.within:
+                joined, journal = replace(run, out=run.job_folder, rank=None), Journal(run.job_folder)
+                return cls(joined, schema, of_job, entries_of(of_job, journal), journal, {})
+        earlier = claim(
+            run, identity, MANIFEST, lambda _: read_or_restore_manifest(run), partial(extends, run.out)
+        )
         if run.fresh:
             earlier = None
         seed: Any = identity.settings.get("seed")
@@ -144,10 +155,10 @@ class FolderWriter:
             created=(earlier and earlier.created) or datetime.now(UTC).isoformat(timespec="seconds"),
         )
         try:
-            writer = cls._recorded(run, schema, manifest, earlier)
+            writer = cls._recorded(run, schema, manifest, earlier, in_job_folder)
             remove_unlisted_files(run.out, writer._entries.values())
             if not writer.finished:
-                copy_rank_shards(run, identity, writer._copy_shard)
+                copy_rank_shards(run, identity, extends, writer._copy_shard)
         except FolderError:
             lock.release(run.out)
             raise
@@ -160,14 +171,19 @@ class FolderWriter:
         return writer
 
     @classmethod
-    def _recorded(cls, run: Run, schema: pa.Schema, manifest: Manifest, earlier: Manifest | None) -> Self:
+    def _recorded(
+        cls,
+        run: Run,
+        schema: pa.Schema,
+        manifest: Manifest,
+        earlier: Manifest | None,
+        in_job_folder: Mapping[int, ShardEntry],
+    ) -> Self:
         """Record the run of ``manifest`` in its folder, and keep the intact shards of the ``earlier`` run.
 
         A folder with the finished result of the same work stays as it is.
         """
         entries: dict[int, ShardEntry] = {}
-        # In a rank of an array job: the shards that the job's folder has already.
-        in_job_folder = shards_in_job_folder(run, manifest.base) if run.rank else {}
         if earlier is None:
             journal = Journal(run.out)
             journal.clear()  # before the manifest is replaced, so that no line lists files of other work
@@ -223,11 +239,16 @@ class FolderWriter:
         return self.run.rank is None or self.run.rank.has(shard)
 
     def tables(self, shard: int) -> tuple[dict[str, pa.Table], pa.Table] | None:
-        """The rows by split, and the rejects, of a finished shard; None if it is not finished."""
-        entry = self._entries.get(shard)
+        """The rows by split, and the rejects, of a finished shard; None if it is not finished.
+
+        In a rank of an array job, the shard may also be one of the job's folder, which the rank extends.
+        """
+        folder, entry = self._out, self._entries.get(shard)
+        if entry is None:
+            folder, entry = self.run.job_folder, self._in_job_folder.get(shard)
         if entry is None:
             return None
-        tables = {file.split: read_parquet(self._out / file.path) for file in entry.files}
+        tables = {file.split: read_parquet(folder / file.path) for file in entry.files}
         rejects = tables.pop(REJECTS)
         return tables, rejects
 
@@ -254,11 +275,7 @@ class FolderWriter:
             run=run_of(self._manifest.base),
         )
         lock.check(self._out)  # again, as writing the files may have taken long
-        self._journal.add([entry])
-        replaced, self._entries[shard] = self._entries.get(shard), entry
-        self._counts = self._counts.plus(entry)
-        if replaced:
-            self._counts = self._counts.plus(replaced, sign=-1)
+        self._add(entry)
         rows = sum(table.num_rows for table in tables.values())
         log(self._out, "shard", shard=shard, rows=rows, rejects=rejects.num_rows)
 
@@ -294,7 +311,7 @@ class FolderWriter:
         self._manifest = complete
         log(self._out, "finish", rows=self._counts.rows, rejects=self._counts.rejects)
         if not self.run.within:
-            remove_rank_folders(self.run)
+            remove_rank_folders(self.run, complete)
         lock.release(self._out)
         return self.folder()
 
@@ -319,8 +336,12 @@ class FolderWriter:
         _check_schema(REJECTS, rejects, REJECT)
 
     def _copy_shard(self, folder: Place, entry: ShardEntry) -> None:
-        """Copy a shard that a rank made in ``folder``, unless this folder has the shard already."""
-        if entry.shard in self._entries:
+        """Copy a shard that a rank made in ``folder``, unless this folder has the shard to the same extent.
+
+        The rank may have extended a shard that this folder has.
+        """
+        own = self._entries.get(entry.shard)
+        if own is not None and self._extent(entry) <= self._extent(own):
             return
         for file in entry.files:
             data = (folder / file.path).read_bytes()
@@ -329,9 +350,19 @@ class FolderWriter:
                 self.run.tell("damaged", text)
                 return
             write_atomic(self._out / file.path, data)
+        self._add(entry)
+
+    def _extent(self, entry: ShardEntry) -> tuple[bool, int]:
+        """How much of a shard is made: whether all that is asked for each input, and the number of inputs."""
+        return entry.asked == self._manifest.asked, entry.items
+
+    def _add(self, entry: ShardEntry) -> None:
+        """Add a line to the journal for a shard whose files are written, and count its rows."""
         self._journal.add([entry])
-        self._entries[entry.shard] = entry
+        replaced, self._entries[entry.shard] = self._entries.get(entry.shard), entry
         self._counts = self._counts.plus(entry)
+        if replaced:
+            self._counts = self._counts.plus(replaced, sign=-1)
 
     def _write(self, split: str, shard: int, table: pa.Table) -> FileEntry:
         name = file_name(split, shard)
@@ -341,18 +372,18 @@ class FolderWriter:
         return FileEntry(path=name, split=split, rows=rows, sha256=hash_bytes(data), bytes=len(data))
 
 
-def _refuse_job_folder(run: Run, identity: Identity, growth: Growth | None) -> None:
+def _refuse_job_folder(run: Run, identity: Identity, extends: Callable[[Place, Manifest], bool]) -> None:
     """Raise ``FolderError`` if the share of a rank could never be put into the job's folder."""
     folder = run.job_folder
     refuse_foreign(folder, MANIFEST)
     if size_of(folder / MANIFEST) is not None:
         with suppress(DamagedError):  # whoever puts the shares together restores the manifest
             manifest = read_manifest(folder)
-            refuse_other_work(run, folder, manifest, identity, partial(_extends, folder, identity, growth))
+            refuse_other_work(run, folder, manifest, identity, partial(extends, folder))
 
 
-def _extends(out: Place, identity: Identity, growth: Growth | None, earlier: Manifest) -> bool:
-    """Whether the work to be done includes all finished work of an earlier run with another identity."""
+def _extends(identity: Identity, growth: Growth | None, out: Place, earlier: Manifest) -> bool:
+    """Whether the work to be done includes all that the ``earlier`` run, of other work, made in ``out``."""
     journal = Journal.read(out)
     entries = entries_of(earlier, journal).values()
     if earlier.step == identity.step and not earlier.complete and not entries and not journal.bad:

@@ -1,0 +1,114 @@
+"""Ranks of an array job that add to earlier work: what they made is taken over, and never made again."""
+
+import pytest
+from tests.heard import Heard
+
+from pairsmith.core.errors import OtherWorkError
+from pairsmith.core.progress import Silent
+from pairsmith.data.schemas import SCORED_PAIR
+from pairsmith.runs import FolderWriter, Growth, Identity, Run, ShardSpec, lock
+from pairsmith.runs.ranks import Rank
+
+GROWTH = Growth(frozenset({"tries"}), lambda _: True)
+
+
+@pytest.fixture
+def job(work, tmp_path):
+    """``start`` begins work in the job's folder or that of a rank, and ``make`` makes some of its shards."""
+
+    class Job:
+        out = tmp_path / "out"
+
+        def start(self, tries, rank=None, progress=None, growth=GROWTH, **settings):
+            folder = self.out / rank.name if rank else self.out
+            identity = Identity.of("generate", {"tries": tries, **settings})
+            run = Run(folder, progress or Silent(), rank=rank)
+            return FolderWriter.start(run, identity, SCORED_PAIR, growth=growth, asked=f"{tries} tries")
+
+        def spec(self, tries, items):
+            return ShardSpec(items, "", f"{tries} tries")
+
+        def make(self, tries, shards, rank=None, items=4):
+            writer = self.start(tries, rank)
+            for shard in shards:
+                table = {"train": work.pairs(shard, tries)}
+                writer.commit(shard, table, work.rejects(shard), self.spec(tries, items))
+            lock.release(writer.run.out)
+
+    return Job()
+
+
+FIRST, SECOND = Rank(0, 2), Rank(1, 2)
+
+
+def test_shards_that_a_rank_extended_replace_the_earlier_ones(job):
+    job.make(1, [0, 1])
+    job.make(3, [1], SECOND)
+    heard = Heard()
+    writer = job.start(3, progress=heard)
+    assert f"copied 1 shard from {job.out / SECOND.name}" in heard.lines
+    assert [writer.is_done(shard, job.spec(3, 4)) for shard in (0, 1)] == [False, True]
+    assert writer.tables(1)[0]["train"].num_rows == 3
+    assert (writer.counts.rows, writer.counts.rejects) == (1 + 3, 2)
+    lock.release(job.out)
+    assert job.start(3).counts == writer.counts  # the same from the journal
+
+
+def test_a_shard_with_more_inputs_replaces_one_with_fewer(job):
+    job.make(1, [0], items=4)
+    job.make(1, [0], FIRST, items=6)
+    assert job.start(1).is_done(0, job.spec(1, 6))
+
+
+def test_a_rank_extends_what_the_jobs_folder_has(job):
+    """So its finished texts are not generated again."""
+    job.make(2, [0, 1])
+    writer = job.start(3, SECOND)
+    assert writer.tables(1)[0]["train"].num_rows == 2
+    assert writer.tables(3) is None
+
+
+def test_a_share_that_was_not_extended_replaces_nothing(job):
+    job.make(1, [0, 2], FIRST)
+    job.make(3, [0], Rank(0, 3))
+    writer = job.start(3)
+    assert writer.is_done(0, job.spec(3, 4))
+    assert writer.is_done(2, job.spec(1, 4))
+
+
+def test_shares_of_less_are_taken_over_by_a_run_that_asks_for_more(job):
+    job.make(1, [0, 2], FIRST)
+    writer = job.start(3)
+    assert writer.done == (0, 2)
+    assert writer.tables(2)[0]["train"].num_rows == 1
+
+
+def test_a_run_that_ends_does_not_remove_the_shares_of_ranks_that_add_to_it(job, work):
+    """They were started while it was still going on."""
+    writer = job.start(1)
+    job.make(3, [0], FIRST)
+    writer.commit(0, {"train": work.pairs(0, 1)}, work.rejects(0), job.spec(1, 4))
+    writer.finish(work.card)
+    assert (job.out / FIRST.name / "data/train-00000.parquet").exists()
+    assert job.start(3).is_done(0, job.spec(3, 4))
+    lock.release(job.out)
+
+
+def test_shares_of_other_work_are_still_refused(job):
+    job.make(1, [0], FIRST)
+    with pytest.raises(OtherWorkError, match="seed: absent there, 5 here"):
+        job.start(3, seed=5)
+
+
+def test_a_rank_makes_a_damaged_shard_of_its_share_again_even_if_the_job_was_finished(job, work):
+    job.make(1, range(4))
+    job.start(1).finish(work.card)
+    assert job.start(1, FIRST).finished
+    (job.out / "data/train-00002.parquet").write_bytes(b"")
+    heard = Heard()
+    writer = job.start(1, FIRST, progress=heard)
+    assert not writer.finished
+    assert [writer.is_done(shard) for shard in (0, 2)] == [True, False]
+    changed = f"{job.out / 'data/train-00002.parquet'} has changed since it was written"
+    assert heard.lines == [f"{changed}; shard 2 is made again"]
+    assert job.start(1, SECOND).finished  # its own share has not changed
