@@ -20,9 +20,9 @@ from common import write
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, ScoredPair, to_table
 from pairsmith.runs import FolderWriter, Run
-from pairsmith.runs.folder import FileEntry, ShardEntry, read_manifest, run_of
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.journal import Journal
+from pairsmith.runs.manifest import FileEntry, ShardEntry, read_manifest, run_of
 from pairsmith.runs.status import status_lines
 from pairsmith.steps.generate.route import generate
 from pairsmith.steps.generate.settings import GenerateSettings

@@ -18,7 +18,7 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR
 from pairsmith.runs import DatasetFolder, FolderWriter, Identity, Run, lock
-from pairsmith.runs.folder import read_manifest
+from pairsmith.runs.manifest import read_manifest
 from pairsmith.runs.ranks import Rank, few_numbers, rank_folders
 from pairsmith.runs.status import status_lines
 from pairsmith.steps.generate.settings import GenerateSettings

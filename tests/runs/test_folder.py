@@ -8,7 +8,8 @@ from tests.folders import write_folder
 from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, to_table
 from pairsmith.runs import DatasetFolder, summary
-from pairsmith.runs.folder import ShardTotals, open_training_rows
+from pairsmith.runs.folder import open_training_rows
+from pairsmith.runs.manifest import ShardTotals
 from pairsmith.runs.parquet import read_parquet
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from pairsmith.core.errors import StorageError
 from pairsmith.runs import journal as journals
-from pairsmith.runs.folder import ShardEntry
 from pairsmith.runs.journal import Journal
+from pairsmith.runs.manifest import ShardEntry
 
 ENTRY = ShardEntry(shard=3, files=())
 

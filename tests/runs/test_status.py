@@ -13,9 +13,9 @@ from pairsmith.core.errors import FolderError, redacted
 from pairsmith.data.schemas import MINED_PAIR
 from pairsmith.runs import Card, Growth, ShardSpec, lock
 from pairsmith.runs import log as logs
-from pairsmith.runs.folder import ShardEntry
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.log import log, recent
+from pairsmith.runs.manifest import ShardEntry
 from pairsmith.runs.status import status_lines, status_of
 
 

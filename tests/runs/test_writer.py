@@ -8,8 +8,8 @@ from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress
 from pairsmith.data.schemas import SCORED_PAIR
 from pairsmith.runs import DatasetFolder, hash_file, lock
-from pairsmith.runs.folder import FORMAT
 from pairsmith.runs.identity import _excerpts
+from pairsmith.runs.manifest import FORMAT
 
 
 class TestWhatIsWritten:

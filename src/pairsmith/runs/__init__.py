@@ -9,7 +9,8 @@ A step that makes rows calls ``FolderWriter.start``, ``commit`` for each shard, 
     journal.py    which shards are finished while a run is unfinished
     existing.py   checks and repairs what an earlier run left, and copies what ranks of an array job made
     storage.py    atomic writes, scratch files and hashes
-    folder.py     file names, the manifest, and reading of finished folders
+    manifest.py   the manifest with the list of shards, and the names of files
+    folder.py     reading of finished folders
     mapped.py     makes and commits a shard for each part of a step's input, with the workers of executors.py
 """
 
@@ -18,8 +19,9 @@ from pairsmith.runs.attribution import Sources, model_display_name, sources_of
 from pairsmith.runs.begun import resolve_dtype
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run, refuse_source
-from pairsmith.runs.folder import DatasetFolder, Manifest, ShardEntry, summary
+from pairsmith.runs.folder import DatasetFolder, summary
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.manifest import Manifest, ShardEntry
 from pairsmith.runs.storage import hash_source, write_json
 from pairsmith.runs.writer import FolderWriter, Growth, ShardSpec
 

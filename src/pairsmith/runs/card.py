@@ -12,7 +12,8 @@ import yaml
 
 from pairsmith.core.errors import counted, redacted_values
 from pairsmith.runs.attribution import Sources
-from pairsmith.runs.folder import REJECTS, DatasetFolder
+from pairsmith.runs.folder import DatasetFolder
+from pairsmith.runs.manifest import REJECTS
 from pairsmith.runs.provenance import Attribution, Provenance, hub_data, hub_metadata, joint_languages
 
 _SOURCE = "the place where it comes from"

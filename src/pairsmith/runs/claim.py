@@ -15,10 +15,10 @@ from pairsmith.core.paths import MANIFEST, Place, inside, place, reaching, same_
 from pairsmith.core.progress import Progress
 from pairsmith.data.splits import split_of
 from pairsmith.runs import lock
-from pairsmith.runs.folder import MANIFEST_COPY, M, Manifest, read_manifest
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.lease import LEASE
 from pairsmith.runs.log import log
+from pairsmith.runs.manifest import MANIFEST_COPY, M, Manifest, read_manifest
 from pairsmith.runs.ranks import Rank, is_rank_folder, rank_folders
 from pairsmith.runs.storage import is_temporary, make_folder, storage_errors
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs.card import MEANING
-from pairsmith.runs.folder import REJECTS, FileEntry, Manifest
+from pairsmith.runs.manifest import REJECTS, FileEntry, Manifest
 from pairsmith.runs.provenance import joint_languages, joint_licences
 from pairsmith.runs.storage import hash_bytes
 

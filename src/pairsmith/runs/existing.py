@@ -29,9 +29,9 @@ from pairsmith.core.paths import (
 )
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
-from pairsmith.runs.folder import JOURNAL, REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.journal import Journal, read_run
+from pairsmith.runs.manifest import JOURNAL, REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
 from pairsmith.runs.ranks import Rank, is_rank_folder, rank_folders
 from pairsmith.runs.storage import clear_temporary, storage_errors
 

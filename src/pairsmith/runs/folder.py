@@ -1,172 +1,24 @@
-"""Dataset folders, which a step writes and the next step reads: file names, the manifest, and reading."""
+"""Finished dataset folders, which a step wrote and the next step reads."""
 
-import re
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Self, TypeVar, overload
+from typing import Any, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pairsmith.core.arguments import checked_whole_number
-from pairsmith.core.errors import DamagedError, FolderError, known_names_hint
-from pairsmith.core.folder_kinds import folder_kind
+from pairsmith.core.errors import FolderError, known_names_hint
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, several, size_of
 from pairsmith.core.progress import Say
 from pairsmith.data.schemas import REJECT
 from pairsmith.data.sources import missing
 from pairsmith.data.splits import split_of, to_train_on
+from pairsmith.runs.manifest import REJECTS, FileEntry, Manifest, read_manifest
 from pairsmith.runs.parquet import check_columns, checked, in_words, open_shard
-from pairsmith.runs.provenance import Provenance
-
-FORMAT = 2
-"""Format of the folder; increased when folders of the earlier format cannot be continued or read."""
-JOURNAL = "journal"
-MANIFEST_COPY = f"{JOURNAL}/run.json"
-"""A copy of the manifest from the start of the run, from which a damaged manifest is restored."""
-REJECTS = "rejects"
-SHARD_FILE = re.compile(r"(data/\w+|rejects/part)-\d{5,}\.parquet")
-
-
-class _Model(BaseModel):
-    # Unknown keys are ignored, so that this version can read folders that a later version wrote.
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class FileEntry(_Model):
-    """One Parquet file of a shard; its ``split`` is ``rejects`` if it holds rejected rows."""
-
-    path: Annotated[str, Field(pattern=f"^{SHARD_FILE.pattern}$")]
-    split: str
-    rows: int
-    sha256: str
-    bytes: int
-
-
-class ShardEntry(_Model):
-    """The files and inputs of one finished shard."""
-
-    shard: int  # its number, from 0
-    run: str = ""  # the run that made it (``run_of`` the manifest's ``base``)
-    files: tuple[FileEntry, ...]  # its Parquet files
-    reasons: dict[str, int] = {}  # maps ``"filter: reason"`` to the number of rejects
-    items: int = 0  # number of its inputs
-    content: str = ""  # SHA-256 of the names of its inputs, in order
-    asked: str = ""  # how much was generated for each input (see ``writer.ShardSpec``)
-
-
-class ShardTotals(_Model):
-    """Totals over the finished shards; ``rejects_by_reason`` maps ``"filter: reason"`` to a number."""
-
-    rows: int = 0
-    rejects: int = 0
-    rejects_by_reason: dict[str, int] = {}
-
-    def plus(self, *entries: ShardEntry, sign: int = 1) -> Self:
-        """The totals with these shards added, or subtracted if ``sign`` is -1."""
-        rows, rejects, reasons = self.rows, self.rejects, Counter(self.rejects_by_reason)
-        for entry in entries:
-            for file in entry.files:
-                if file.split == REJECTS:
-                    rejects += sign * file.rows
-                else:
-                    rows += sign * file.rows
-            for reason, number in entry.reasons.items():
-                reasons[reason] += sign * number
-        return type(self)(
-            rows=rows,
-            rejects=rejects,
-            rejects_by_reason={k: reasons[k] for k in sorted(reasons) if reasons[k]},
-        )
-
-
-class Manifest(_Model):
-    """``manifest.json``: what the rows were made from, and the hashes of all files.
-
-    While a run goes on, ``shards`` and ``counts`` are empty; the journal lists the finished shards. A shard
-    counts as finished only if its ``asked`` equals the manifest's ``asked``: if more is to be generated for
-    each input, the earlier shards count as unfinished until they have been extended.
-    """
-
-    format: int
-    step: str
-    settings: dict[str, Any]
-    seed: int | None = None
-    inputs: dict[str, str]
-    models: dict[str, str]
-    fingerprint: str
-    base: str = ""
-    complete: bool = False
-    planned: int | None = None
-    asked: str = ""
-    shards: tuple[ShardEntry, ...] = ()
-    counts: ShardTotals = ShardTotals()
-    about: Provenance = Provenance()
-    pairsmith: str
-    created: str = ""
-
-    @property
-    def shard_files(self) -> list[FileEntry]:
-        """The files of all shards."""
-        return [file for shard in self.shards for file in shard.files]
-
-
-M = TypeVar("M", bound=Manifest)
-
-
-def run_of(base: str) -> str:
-    """The name that identifies a run in the lines of its journal, from ``base`` of its manifest."""
-    return base[:16]
-
-
-def file_name(split: str, shard: int) -> str:
-    """The path, relative to the folder, of the file with the rows of ``split`` in the shard ``shard``."""
-    if split == REJECTS:
-        return f"rejects/part-{shard:05d}.parquet"
-    return f"data/{split}-{shard:05d}.parquet"
-
-
-@overload
-def read_manifest(path: Place) -> Manifest: ...
-@overload
-def read_manifest(path: Place, name: str, kind: type[M]) -> M: ...
-def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Manifest) -> Manifest:
-    """Read the record ``name``, of the class ``kind``, from the folder ``path``.
-
-    Raises:
-        DamagedError: the file is damaged, or pairsmith did not write it.
-        FolderError: there is no such file, or the folder has another format.
-    """
-    file = path / name
-    try:
-        with reaching(file, FolderError):
-            try:
-                data = file.read_bytes()
-            except FileNotFoundError:
-                other = folder_kind(path)
-                is_not = f"is {other}, not" if other else "is not"
-                raise FolderError(f"{path} {is_not} a dataset folder: it holds no {name}") from None
-        manifest = kind.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        fault = f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
-        raise DamagedError(f"{file} is damaged or was not written by pairsmith ({fault})") from None
-    check_format(path, manifest)
-    return manifest
-
-
-def check_format(path: Place, manifest: Manifest) -> None:
-    """Refuse the folder ``path`` if its format is not ``FORMAT``."""
-    if manifest.format != FORMAT:
-        raise FolderError(
-            f"{path} is of format {manifest.format}, this pairsmith reads format {FORMAT}: its step "
-            f"({manifest.step}) has to be run anew"
-        )
 
 
 @dataclass(frozen=True)

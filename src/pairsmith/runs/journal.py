@@ -26,7 +26,7 @@ from pydantic import ValidationError
 
 from pairsmith.core.errors import StorageError
 from pairsmith.core.paths import Place, inside, reaching, remove_files, several, size_of
-from pairsmith.runs.folder import JOURNAL, MANIFEST_COPY, Manifest, ShardEntry
+from pairsmith.runs.manifest import JOURNAL, MANIFEST_COPY, Manifest, ShardEntry
 from pairsmith.runs.storage import create_atomic, storage_errors, write_atomic, write_json
 
 _PART_LINES = 200

@@ -27,9 +27,10 @@ from pairsmith.data.schemas import label_column
 from pairsmith.data.tasks import label_text
 from pairsmith.runs import lock
 from pairsmith.runs.existing import entries_of
-from pairsmith.runs.folder import DatasetFolder, ShardTotals, read_manifest
+from pairsmith.runs.folder import DatasetFolder
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.log import recent
+from pairsmith.runs.manifest import ShardTotals, read_manifest
 from pairsmith.runs.ranks import DONE, few_numbers, rank_folders, rank_in
 
 _RECORDS = (

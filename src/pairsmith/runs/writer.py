@@ -35,10 +35,13 @@ from pairsmith.runs.existing import (
     share_in_job_folder,
     unchanged,
 )
-from pairsmith.runs.folder import (
+from pairsmith.runs.folder import DatasetFolder
+from pairsmith.runs.identity import Identity, only_adds
+from pairsmith.runs.journal import Journal
+from pairsmith.runs.log import log
+from pairsmith.runs.manifest import (
     JOURNAL,
     REJECTS,
-    DatasetFolder,
     FileEntry,
     Manifest,
     ShardEntry,
@@ -47,9 +50,6 @@ from pairsmith.runs.folder import (
     read_manifest,
     run_of,
 )
-from pairsmith.runs.identity import Identity, only_adds
-from pairsmith.runs.journal import Journal
-from pairsmith.runs.log import log
 from pairsmith.runs.parquet import read_parquet
 from pairsmith.runs.storage import encode_table, hash_bytes, storage_errors, write_atomic, write_json
 

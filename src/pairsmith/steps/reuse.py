@@ -12,8 +12,9 @@ from typing import Any, Generic, TypeVar
 from pairsmith.core.errors import FolderError, PairsmithError
 from pairsmith.data.schemas import Reject
 from pairsmith.runs import DatasetFolder, FolderWriter, Run
-from pairsmith.runs.folder import REJECTS, check_files, read_manifest
+from pairsmith.runs.folder import check_files
 from pairsmith.runs.identity import Identity, differences
+from pairsmith.runs.manifest import REJECTS, read_manifest
 from pairsmith.runs.mapped import RecordShard, RowsAndRejects, Shards, shards_left
 from pairsmith.runs.work import Work
 

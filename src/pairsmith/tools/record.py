@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from pairsmith.runs import Manifest, Run, lock, write_json
 from pairsmith.runs.claim import claim
-from pairsmith.runs.folder import read_manifest
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.manifest import read_manifest
 
 
 @contextmanager

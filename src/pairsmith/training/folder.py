@@ -18,8 +18,9 @@ from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.paths import CHECKPOINTS, Place, files_below, reaching, remove_files
 from pairsmith.runs import Manifest, Run, Sources, hash_file, lock, write_json
 from pairsmith.runs.claim import claim
-from pairsmith.runs.folder import changed_files, read_manifest
+from pairsmith.runs.folder import changed_files
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.manifest import read_manifest
 from pairsmith.runs.provenance import Provenance
 from pairsmith.runs.storage import storage_errors, upload
 from pairsmith.training.checkpoints import Checkpoints

@@ -23,7 +23,7 @@ from pairsmith.core.errors import FolderError, RemoteError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR, Reject
 from pairsmith.runs import Card, DatasetFolder, Run
-from pairsmith.runs.folder import FORMAT
+from pairsmith.runs.manifest import FORMAT
 from pairsmith.runs.status import status_lines
 from pairsmith.tools.push.names import PathReplacer
 from pairsmith.tools.push.route import push

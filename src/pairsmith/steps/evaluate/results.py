@@ -18,8 +18,9 @@ from pairsmith.data.splits import to_measure_on, to_train_on
 from pairsmith.runs import DatasetFolder, Manifest, Run, lock, model_display_name, write_json
 from pairsmith.runs.card import fenced, repeat
 from pairsmith.runs.claim import claim
-from pairsmith.runs.folder import changed_files, check_format
+from pairsmith.runs.folder import changed_files
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.manifest import check_format
 from pairsmith.runs.storage import WORK_IS_KEPT, hash_bytes, write_atomic
 from pairsmith.steps.shared import with_sources
 

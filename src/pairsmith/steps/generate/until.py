@@ -10,7 +10,7 @@ import math
 from pairsmith.core.errors import FolderError
 from pairsmith.data.tasks import TaskSpec, load_task
 from pairsmith.runs import Run
-from pairsmith.runs.folder import read_manifest
+from pairsmith.runs.manifest import read_manifest
 from pairsmith.steps.generate.settings import GenerateSettings
 
 MOST_TIMES = 5

@@ -36,8 +36,8 @@ from pairsmith.methods.retrieval.chunks import cut_sections
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, sources_of
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.executors import ExecutorChoice
-from pairsmith.runs.folder import REJECTS
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.manifest import REJECTS
 from pairsmith.runs.mapped import (
     RecordShard,
     RowsAndRejects,

@@ -18,7 +18,7 @@ from pairsmith.data.splits import split_of, splits_of, to_train_on
 from pairsmith.methods.dino.encoder import check_pairs, save_encoder, train_encoder_on
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder
-from pairsmith.runs.folder import read_manifest
+from pairsmith.runs.manifest import read_manifest
 from pairsmith.steps.planning import evenly_spaced
 from pairsmith.steps.training.card import SENTENCE_ENCODER
 from pairsmith.steps.training.plan import TRIED_STEPS

@@ -15,7 +15,8 @@ from pairsmith.core.paths import MANIFEST, fetched, files_below, is_folder, plac
 from pairsmith.data.splits import split_of
 from pairsmith.runs import DatasetFolder, Manifest
 from pairsmith.runs.croissant import CROISSANT, as_json, describe
-from pairsmith.runs.folder import check_files, read_manifest
+from pairsmith.runs.folder import check_files
+from pairsmith.runs.manifest import read_manifest
 from pairsmith.tools.push.names import PathReplacer
 from pairsmith.training.folder import TRAINING_RECORD, TrainingRecord
 

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from pairsmith.core.errors import counted
 from pairsmith.data.schemas import length_before_cut
 from pairsmith.runs import DatasetFolder
-from pairsmith.runs.folder import REJECTS
+from pairsmith.runs.manifest import REJECTS
 from pairsmith.tools.report.parts import Bars, Block, ExampleRows, Note, PageSection, column_words, shown_text
 from pairsmith.tools.report.rows import shown_label
 from pairsmith.tools.settings import ReportSettings
