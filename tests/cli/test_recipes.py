@@ -1407,6 +1407,33 @@ def test_faults_in_data_to_measure_on_are_told_before_anything_is_made(tmp_path)
 
 
 @pytest.mark.parametrize(
+    ("step", "settings", "score", "told"),
+    [
+        ("evaluate-sts", {"against": "@before"}, "high", r"rows\.tsv:3: the score is 'high'"),
+        ("evaluate-labels", {}, "", r"rows\.tsv:3: the label is '';"),
+        ("evaluate-retrieval", {"corpus": ["./rows.tsv"]}, "1", "2 of the 2 texts .* are not among those of"),
+        ("evaluate-mteb", {}, "high", r"rows\.tsv:3: the score is 'high'"),
+    ],
+)
+def test_every_evaluation_tells_faults_in_its_data_before_anything_is_made(
+    step, settings, score, told, tmp_path
+):
+    (tmp_path / "rows.tsv").write_text(f"sentence1\tsentence2\tscore\na\tb\t1\nc\td\t{score}\n")
+    (tmp_path / "graded.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t1\nc\td\t0\n")
+    before = {"model": "pairsmith:tiny", "data": "./graded.tsv"}
+    after = {"model": "@trained", "data": "./rows.tsv", **settings}
+    steps = [
+        {"name": "before", "step": "evaluate-sts", "settings": before},
+        {"name": "trained", "step": "train-encoder", "settings": {"base": "pairsmith:tiny", "data": "./graded.tsv"}},
+        {"name": "after", "step": step, "settings": after},
+    ]  # fmt: skip
+    (tmp_path / "late.yaml").write_text(yaml.safe_dump({"name": "late", "steps": steps}))
+    with pytest.raises(InputError, match=told):
+        run_recipe(load_recipe(tmp_path / "late.yaml"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
     ("first", "settings", "told"),
     [
         (

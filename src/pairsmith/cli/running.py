@@ -137,9 +137,9 @@ def _check_evaluation_data(recipe: Recipe, out: Place) -> None:
     for planned in recipe.steps:
         if not planned.kind.startswith("evaluate-"):
             continue
-        sources = [value for name, value in planned.values.items() if name != "model"]
+        sources = [value for name, value in planned.values.items() if name not in ("model", "against")]
         refers = any(text.startswith("@") for value in sources for text in texts_in(value))
-        check = getattr(planned.step.function(), "check_data", None)
+        check = planned.step.data_check()
         if check and not refers:
             labels = labels_of_model(planned, recipe.steps)
             with errors_in_other_words(planned.keys()):

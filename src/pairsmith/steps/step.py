@@ -5,7 +5,8 @@ The functions are imported when they are called, so that ``pairsmith --help`` do
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -105,6 +106,17 @@ class Step:
             beside = str(self.work).replace(":", ":plan_")
             planner = getattr(self.function(), "plan", None) or imported(beside)
         return planner
+
+    def data_check(self) -> "Callable[[Any, Collection[str]], object] | None":
+        """The function that raises an error if the data of an evaluation have a fault; None for other steps.
+
+        It is called with the settings, and with the labels that the model will know, if they are known before
+        it is trained. It is the method ``check_data`` of ``work``, or ``check_NAME`` beside it.
+        """
+        work = self.function()
+        beside = getattr(sys.modules[work.__module__], f"check_{getattr(work, '__name__', '')}", None)
+        check: Callable[[Any, Collection[str]], object] | None = getattr(work, "check_data", beside)
+        return check
 
     def all_checks(self) -> Mapping[str, Callable[[str], object]]:
         """``checks``, and the default checks of ``base`` and ``model``."""

@@ -8,7 +8,7 @@ can run the step on some of them.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,6 +44,11 @@ def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any
     return evaluate_once(
         run, identity, settings, partial(_compute, settings, run.progress), table=labels_table
     )
+
+
+def check_evaluate_labels(settings: EvaluateLabelsSettings, _labels: Collection[str]) -> None:
+    """Read the pairs, and raise an error if they have a fault."""
+    read_labelled_pairs(settings.data)
 
 
 def _compute(settings: EvaluateLabelsSettings, progress: Progress) -> Evaluated:

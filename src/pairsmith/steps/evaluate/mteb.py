@@ -6,7 +6,7 @@ run that was stopped goes on with the next task.
 
 import importlib.util
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +78,15 @@ def evaluate_mteb(settings: EvaluateMtebSettings, run: Run) -> dict[str, Any]:
     lock.release(run.out)
     run.progress.result(mteb_table(results))
     return results
+
+
+def check_evaluate_mteb(settings: EvaluateMtebSettings, _labels: Collection[str]) -> None:
+    """Raise an error if mteb is missing or has no such task, or if the user's own pairs have a fault."""
+    require_mteb()
+    from pairsmith.steps.evaluate.mteb_tasks import warnings_passed_to
+
+    with warnings_passed_to(Silent().say):
+        tasks_of(settings)
 
 
 def require_mteb() -> None:

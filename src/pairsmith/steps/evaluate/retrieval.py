@@ -5,7 +5,7 @@ the figures are compared with an earlier evaluation's.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -79,6 +79,11 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
     )
     remove_vectors(run.out / OWN_VECTORS)
     return results
+
+
+def check_evaluate_retrieval(settings: EvaluateRetrievalSettings, _labels: Collection[str]) -> None:
+    """Read documents, queries and relevance, and raise an error if they have a fault."""
+    retrieval_data(settings, Silent())
 
 
 def retrieval_data(settings: EvaluateRetrievalSettings, progress: Progress) -> RetrievalSet:

@@ -5,7 +5,7 @@ test sets in their released form, not a split of a dataset folder.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -75,6 +75,11 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
         table=lambda results: _table(results, suites),
         compare=None if name_is_reserved else partial(_compared_with, earlier, settings, suites, run),
     )
+
+
+def check_evaluate_sts(settings: EvaluateStsSettings, _labels: Collection[str]) -> None:
+    """Read the pairs, and raise an error if they have a fault."""
+    read_sts(settings.data, settings.suites or None)
 
 
 def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
