@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,7 @@ from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.corpora import judges
 from pairsmith.steps.corpora.judges import cue_for
+from pairsmith.steps.judging import JUDGES_OF_PAIRS
 from pairsmith.steps.mine import filter as filtering
 from pairsmith.steps.mine.filter import filter_pairs, most_kept, plan_filter_pairs
 from pairsmith.steps.mine.settings import FilterSettings
@@ -658,6 +660,13 @@ def test_the_cue_fits_the_pairs(world, tiny_gpt2):
     assert cue_for("summarization") == "\nTL;DR: "
     with pytest.raises(ValueError, match="cue"):
         settings(cue="\n")
+
+
+def test_cards_have_texts_about_every_judge():
+    names = get_args(FilterSettings.model_fields["judge"].annotation)
+    assert JUDGES_OF_PAIRS.keys() == {*names}, (
+        "add texts for the judge to JUDGES_OF_PAIRS of steps/judging.py"
+    )
 
 
 def test_the_margin_alone_takes_each_text_once(world):
