@@ -161,7 +161,7 @@ _GUIDES = {
     "mine": "mining.md#the-search",
     "negatives": "negatives.md",
     "train-crossencoder": "mining.md#the-cross-encoder",
-    "filter": "mining.md#the-cross-encoder",
+    "filter": "mining.md#the-filter",
     "rewrite": "mining.md#models-trained-on-mined-pairs",
     "train-reader": "mining.md#models-trained-on-mined-pairs",
     "train-summarizer": "mining.md#models-trained-on-mined-pairs",

@@ -1,4 +1,7 @@
-"""Fingerprints of folders, by which tests see whether folders that are there are recognised."""
+"""Fingerprints of folders, by which tests see whether folders that are there are recognised.
+
+A new setting changes them: see "add an option to a method" in CONTRIBUTING.md.
+"""
 
 from pairsmith.runs import DatasetFolder
 from pairsmith.runs.identity import Identity

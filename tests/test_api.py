@@ -6,9 +6,11 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 import pairsmith
 from pairsmith.core.errors import SettingsError
@@ -18,7 +20,8 @@ from pairsmith.steps.generate.settings import PostprocessSettings
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
 NAMES = [
     "__version__",
     "answer_with_student",
@@ -83,6 +86,12 @@ def test_the_docstring_names_all_options(name, options, others):
     described = inspect.getdoc(getattr(pairsmith, name)).partition("options: ")[2].partition("Returns:")[0]
     listed = set(re.findall(r"``(\w+)``", described.partition(": ")[2])) - {"load_encoder"}
     assert listed == options.model_fields.keys() - others
+
+
+def test_the_version_is_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert pairsmith.__version__ == project["version"] == citation["version"]
 
 
 def test_another_name_is_an_attribute_error():

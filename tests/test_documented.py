@@ -157,7 +157,9 @@ def test_a_page_can_be_followed(
         try:
             follow(block, names)
         except Exception as fault:
-            fault.add_note(f"in {page}, line {block.line}")
+            fault.add_note(
+                f"in {page}, line {block.line}; tests/reader.py has what a page reads and does not make"
+            )
             raise
     assert columns_without_meaning(reader) == {}
 

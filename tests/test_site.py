@@ -67,7 +67,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_generated_pages_are_up_to_date(make_docs: ModuleType) -> None:
     written = {path.name: path.read_text(encoding="utf-8") for path in make_docs.FOLDER.glob("*.md")}
     remedy = "run: python scripts/make_docs.py"
-    assert written == make_docs.pages(), remedy
+    pages = make_docs.pages()
+    stale = sorted(name for name in {*written, *pages} if written.get(name) != pages.get(name))
+    assert not stale, f"{', '.join(stale)} of docs/commands: {remedy}"
     assert make_docs.CODE.read_text(encoding="utf-8") == make_docs.code_page(), remedy
     architecture = make_docs.ARCHITECTURE.read_text(encoding="utf-8")
     assert architecture == make_docs.layers(architecture), remedy
@@ -87,7 +89,8 @@ def test_every_command_has_a_page_with_every_option() -> None:
 
 def test_every_step_has_a_guide(make_docs: ModuleType) -> None:
     """``site`` tells dead links, also to headings."""
-    assert make_docs._GUIDES.keys() == STEPS.keys()
+    wrong = make_docs._GUIDES.keys() ^ STEPS.keys()
+    assert not wrong, f"_GUIDES of scripts/make_docs.py lacks, or need not have: {', '.join(sorted(wrong))}"
 
 
 def test_docstrings_cite_entries_that_there_are(make_docs: ModuleType) -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, precision_recall_fscore_support
 
-from pairsmith.metrics import classification
+from pairsmith.metrics import bootstrap
+from pairsmith.metrics.bootstrap import resampled_tables
 from pairsmith.metrics.classification import (
     accuracy,
     binary_counts,
@@ -13,7 +14,6 @@ from pairsmith.metrics.classification import (
     f1_of_counts,
     macro_f1,
     precision_recall_f1,
-    resampled,
 )
 
 
@@ -50,7 +50,7 @@ def test_resamples_have_as_many_rows_and_vary_as_rows_drawn_one_by_one(monkeypat
 
     def measured():
         measures = (accuracy, macro_f1, lambda tables: tables.sum(axis=(1, 2)))
-        return resampled(table, measures, draws=4_000, rng=np.random.default_rng(1))
+        return resampled_tables(table, measures, draws=4_000, rng=np.random.default_rng(1))
 
     rates, scores, rows = measured()
     assert rates.shape == (4_000,)
@@ -58,7 +58,7 @@ def test_resamples_have_as_many_rows_and_vary_as_rows_drawn_one_by_one(monkeypat
     assert rates.mean() == pytest.approx(0.9, abs=0.005)
     assert rates.std() == pytest.approx((0.9 * 0.1 / 100) ** 0.5, rel=0.05)
     assert np.isfinite(scores).all()
-    monkeypatch.setattr(classification, "_CELLS", 12)  # three tables at once
+    monkeypatch.setattr(bootstrap, "_CELLS", 12)  # three tables at once
     np.testing.assert_array_equal(measured()[0], rates)
 
 

@@ -1,12 +1,20 @@
-"""Percentile bootstrap intervals of correlations, means and sums; the standard error of a mean over seeds."""
+"""Percentile bootstrap intervals of correlations, means, sums and measures of tables of counts.
 
-from collections.abc import Mapping, Sequence
+Also the standard error of a mean over repetitions.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float64s
 from pairsmith.metrics.correlation import dense_groups, group_ranks, pearson
+
+Counts = NDArray[np.int64]
+
+_CELLS = 10_000_000
+"""Largest number of counts that are drawn at once."""
 
 
 def spearman_draws(
@@ -99,6 +107,35 @@ def resampled_sums(counts: NDArray[np.number], *, draws: int, rng: np.random.Gen
     for draw in sums:
         draw[:] = np.bincount(rng.integers(0, count, size=count), minlength=count) @ columns
     return sums.reshape(draws, *counts.shape[1:])
+
+
+def resampled_tables(
+    table: Counts,
+    measures: Sequence[Callable[[Counts], Float64s]],
+    *,
+    draws: int,
+    rng: np.random.Generator,
+) -> list[Float64s]:
+    """The values of measures of tables of counts, on bootstrap resamples: ``(draws,)`` float64 for each.
+
+    A resample draws as many rows as ``table`` counts, with replacement. Only the counts of a resample matter,
+    so they are drawn directly, from a multinomial distribution over the entries of ``table``. They are drawn
+    in blocks, so that memory does not grow with the product of draws and entries.
+
+    Args:
+        table: ``(k, m)`` int64, such as a confusion matrix: at least one row, counted by two properties.
+        measures: functions from b tables, ``(b, k, m)``, to their values, ``(b,)``.
+        draws: the number of resamples.
+        rng: the generator of random numbers.
+    """
+    total = int(table.sum())
+    block = max(1, _CELLS // table.size)
+    by_measure: list[list[Float64s]] = [[np.empty(0)] for _ in measures]
+    for start in range(0, draws, block):
+        drawn = rng.multinomial(total, table.ravel() / total, size=min(block, draws - start))
+        for values, measure in zip(by_measure, measures, strict=True):
+            values.append(measure(drawn.reshape(-1, *table.shape)))
+    return [np.concatenate(values) for values in by_measure]
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:

@@ -1,6 +1,6 @@
 """Accuracy and F1 of a classifier, from its confusion matrix (D14); F1 from counts (Q9, Q10)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,6 @@ from pairsmith.metrics.bootstrap import resampled_sums
 
 ConfusionCounts = NDArray[np.int64]
 F1Counts = NDArray[np.int64]
-
-_CELLS = 10_000_000
-"""Largest number of counts that are drawn at once."""
 
 
 def confusion_matrix(gold: Sequence[int], predicted: Sequence[int], labels: int) -> ConfusionCounts:
@@ -84,35 +81,6 @@ def f1_draws(counts: F1Counts, *, draws: int, rng: np.random.Generator) -> Float
     same ones for all figures, sums their counts, and computes F1 from the sums.
     """
     return f1_of_counts(resampled_sums(counts, draws=draws, rng=rng))
-
-
-def resampled(
-    table: ConfusionCounts,
-    measures: Sequence[Callable[[ConfusionCounts], Float64s]],
-    *,
-    draws: int,
-    rng: np.random.Generator,
-) -> list[Float64s]:
-    """The values of measures on bootstrap resamples of the rows: ``(draws,)`` float64 for each measure.
-
-    A resample draws as many rows as ``table`` has, with replacement. Only the counts of a resample matter, so
-    they are drawn directly, from a multinomial distribution over the entries of ``table``. They are drawn in
-    blocks, so that memory does not grow with draws · k².
-
-    Args:
-        table: the confusion matrix, ``(k, k)`` int64, of at least one row.
-        measures: functions from b confusion matrices, ``(b, k, k)``, to their values, ``(b,)``.
-        draws: the number of resamples.
-        rng: the generator of random numbers.
-    """
-    total = int(table.sum())
-    block = max(1, _CELLS // table.size)
-    by_measure: list[list[Float64s]] = [[np.empty(0)] for _ in measures]
-    for start in range(0, draws, block):
-        drawn = rng.multinomial(total, table.ravel() / total, size=min(block, draws - start))
-        for values, measure in zip(by_measure, measures, strict=True):
-            values.append(measure(drawn.reshape(-1, *table.shape)))
-    return [np.concatenate(values) for values in by_measure]
 
 
 def _over(counts: Float64s, totals: ConfusionCounts) -> Float64s:

@@ -42,6 +42,8 @@ def encode_texts(
 ) -> Float32s:
     """The vectors of n texts: ``(n, d)`` float32. The longest texts are encoded first.
 
+    Damaged weights give vectors that are not finite; the caller must look for them and raise ``not_finite``.
+
     Args:
         encoder: the sentence encoder; it is put into evaluation mode.
         texts: n texts, none of which is blank.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -25,17 +26,33 @@ from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.corpora.judges import CUT, JudgeExamples, likelihood_record, load_judge, timed_judge
 from pairsmith.steps.corpora.options import JudgeOptions
 
-SCORES_OF_PAIRS: Mapping[str, tuple[str, str]] = {
-    "cross-encoder": ("a cross-encoder's unnormalised scores", "higher is better; unbounded"),
-    "encoder": ("the cosines of their vectors by an encoder", "from -1 to 1"),
-    "likelihood": (
+
+class JudgeTexts(NamedTuple):
+    """What cards say about a judge of pairs."""
+
+    chosen: str  # how it chooses pairs: "by …"
+    scores: str  # what its scores are
+    column: str  # the meaning of the column ``score`` in ``scores/``; empty if that is not written
+
+
+JUDGES_OF_PAIRS: Mapping[str, JudgeTexts] = {
+    "cross-encoder": JudgeTexts(
+        "by a cross-encoder", "a cross-encoder's unnormalised scores", "higher is better; unbounded"
+    ),
+    "encoder": JudgeTexts("by an encoder", "the cosines of their vectors by an encoder", "from -1 to 1"),
+    "likelihood": JudgeTexts(
+        "by a language model's likelihoods",
         "how much likelier a language model finds one text after the other",
         "log p(text | other text) - log p(text) in nats; of questions, how well they and answers fit",
     ),
-    "likeness": ("how much a pair is like the seeds", "log odds, by a classifier of the texts' vectors"),
-    "margin": ("the cosine of the two vectors", ""),
+    "likeness": JudgeTexts(
+        "by their likeness to seeds",
+        "how much a pair is like the seeds",
+        "log odds, by a classifier of the texts' vectors",
+    ),
+    "margin": JudgeTexts("by their margins", "the cosine of the two vectors", ""),
 }
-"""For each judge of pairs, the descriptions of its scores and of the column ``score`` for the card."""
+"""The texts for each judge that the setting ``judge`` of ``filter`` names."""
 SCORE_OF_TEXT: Mapping[str, str] = {
     "cross-encoder": "unnormalised score of the cross-encoder",
     "likelihood": "log-likelihood ratio, in nats, by the language model",
@@ -90,9 +107,9 @@ def judge_pairs(
         title="score",
         model=options.model,
     )
-    description, meaning = SCORES_OF_PAIRS[options.judge]
-    description = f"Pairs by their ids, and {description}."
-    return writer.finish(_card(options, "pairs", description, meaning, "pairs' texts"))
+    texts = JUDGES_OF_PAIRS[options.judge]
+    description = f"Pairs by their ids, and {texts.scores}."
+    return writer.finish(_card(options, "pairs", description, texts.column, "pairs' texts"))
 
 
 def judge_texts(

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from tests.folders import write_folder
 from tests.training.few import PEOPLE, PLAYS
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, OtherWorkError, StorageError
+from pairsmith.core.fields import JudgeOfQueries
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import (
@@ -42,6 +44,7 @@ from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.corpora import judges
 from pairsmith.steps.corpora.judges import cue_for
+from pairsmith.steps.judging import JUDGES_OF_PAIRS, SCORE_OF_TEXT
 from pairsmith.steps.mine import filter as filtering
 from pairsmith.steps.mine.filter import filter_pairs, most_kept, plan_filter_pairs
 from pairsmith.steps.mine.settings import FilterSettings
@@ -658,6 +661,15 @@ def test_the_cue_fits_the_pairs(world, tiny_gpt2):
     assert cue_for("summarization") == "\nTL;DR: "
     with pytest.raises(ValueError, match="cue"):
         settings(cue="\n")
+
+
+def test_cards_have_texts_about_every_judge():
+    of_pairs = get_args(FilterSettings.model_fields["judge"].annotation)
+    assert JUDGES_OF_PAIRS.keys() == {*of_pairs}, (
+        "JUDGES_OF_PAIRS of steps/judging.py: one text for each judge"
+    )
+    of_texts = get_args(get_args(JudgeOfQueries)[0])
+    assert SCORE_OF_TEXT.keys() == {*of_texts}, "SCORE_OF_TEXT of steps/judging.py: one text for each judge"
 
 
 def test_the_margin_alone_takes_each_text_once(world):

@@ -17,13 +17,12 @@ from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sts import StsSuite
-from pairsmith.metrics.bootstrap import interval, rounded_interval, spearman_draws
+from pairsmith.metrics.bootstrap import interval, resampled_tables, rounded_interval, spearman_draws
 from pairsmith.metrics.classification import (
     accuracy,
     confusion_matrix,
     macro_f1,
     precision_recall_f1,
-    resampled,
 )
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
@@ -251,7 +250,7 @@ def classification_figures(
     numbers = {label: number for number, label in enumerate(labels)}
     table = confusion_matrix([numbers[label] for label in gold], predicted, len(labels))
     figures: dict[str, Any] = {}
-    drawn = resampled(table, (accuracy, macro_f1), draws=bootstrap, rng=np.random.default_rng(seed))
+    drawn = resampled_tables(table, (accuracy, macro_f1), draws=bootstrap, rng=np.random.default_rng(seed))
     for name, measure, values in zip(("accuracy", "macro_f1"), (accuracy, macro_f1), drawn, strict=True):
         figures[name] = round(100.0 * float(measure(table)), 4)
         figures[f"{name}_ci"] = rounded_interval(interval(100.0 * values))

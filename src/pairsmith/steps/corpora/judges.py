@@ -123,10 +123,17 @@ def load_judge(
         examples: the training data of the judge likeness. Without them, as in a plan, this judge returns
             cosines, which take as long.
     """
-    if options.judge in ("encoder", "likeness"):
-        return _by_vectors(options, examples)
-    if options.judge == "likelihood":
-        return _by_likelihood(options)
+    match options.judge:  # mypy reports a name without a case
+        case "encoder" | "likeness":
+            return _by_vectors(options, examples)
+        case "likelihood":
+            return _by_likelihood(options)
+        case "cross-encoder":
+            return _by_cross_encoder(options, untrained)
+
+
+def _by_cross_encoder(options: JudgeOptions, untrained: bool) -> Judge:
+    """The judge by a cross-encoder's unnormalised scores (M6); ``untrained`` is as for ``load_judge``."""
     cross = load_cross_encoder(options.model, fresh_head=untrained, **load_options(options))
 
     def scores(pairs: pa.Table, advance: Advance) -> Float32s:

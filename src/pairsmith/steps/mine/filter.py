@@ -59,7 +59,7 @@ from pairsmith.steps.corpora.judges import (
     timed_judge,
     warn_of_equal_scores,
 )
-from pairsmith.steps.judging import SCORES_OF_PAIRS, judge_pairs
+from pairsmith.steps.judging import JUDGES_OF_PAIRS, judge_pairs
 from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate
 from pairsmith.steps.shared import check_types, hashes, refuse_sources
@@ -286,7 +286,7 @@ def plan_filter_pairs(settings: FilterSettings, before: Before) -> Estimate:
     pairs = open_training_rows(settings.pairs, "judged")
     sample, count = pairs.head(CALIBRATION_TEXTS), count_in_run(len(pairs), [settings.pairs], before, "train")
     loading = per_pair = 0.0
-    if settings.judge != "margin":
+    if settings.model is not None:
         loading, per_pair = timed_judge(settings.judging(), before, sample)
     if settings.judge == "likeness":  # its classifier first learns from encoded pairs
         loading += per_pair * min(count, LEARNED_FROM)
@@ -300,21 +300,13 @@ def plan_filter_pairs(settings: FilterSettings, before: Before) -> Estimate:
     )
 
 
-_JUDGES = {
-    "cross-encoder": "by a cross-encoder",
-    "encoder": "by an encoder",
-    "likelihood": "by a language model's likelihoods",
-    "likeness": "by their likeness to seeds",
-    "margin": "by their margins",
-}
-
-
 def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
     models = [settings.model] if settings.model else []
-    scores = SCORES_OF_PAIRS[settings.judge][0]
+    texts = JUDGES_OF_PAIRS[settings.judge]
+    scores = texts.scores
     if settings.beside:
         scores += f", standardised, plus {_standardised(settings.beside)}"
-    judge = _JUDGES[settings.judge] + "".join(f" (`{model_display_name(model)}`)" for model in models)
+    judge = texts.chosen + "".join(f" (`{model_display_name(model)}`)" for model in models)
     judge = " and by ".join([judge, *settings.beside])
     kept = f"those judged best {judge}"
     if settings.rank_by:
@@ -324,7 +316,7 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
         scores = f"the sum of {_standardised(settings.rank_by)}"
     folder = f"the folder `{source.path.name}` (step `{source.manifest.step}`)"
     return Card(
-        title=f"The best mined pairs, chosen {_JUDGES[settings.judge]}",
+        title=f"The best mined pairs, chosen {texts.chosen}",
         description=f"Pairs of {folder}: {kept}. {source.manifest.about.description}".strip(),
         columns={
             **source.manifest.about.columns,
