@@ -37,8 +37,8 @@ from pairsmith.steps.judging import SCORE_OF_TEXT, seconds_to_judge
 from pairsmith.steps.negatives.choosing import choose_negatives, shard_of_rows
 from pairsmith.steps.negatives.encoding import EncodedPositives, encode_all
 from pairsmith.steps.negatives.false_negatives import LabelledQueries
-from pairsmith.steps.negatives.judging import score
 from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE, QueryPairs, collect_pairs
+from pairsmith.steps.negatives.scores import score
 from pairsmith.steps.negatives.search import find_candidates, neighbours_per_query
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.planning import (
