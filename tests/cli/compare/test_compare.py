@@ -63,6 +63,9 @@ measure:
 """
 
 
+MEASURE = {"step": "evaluate-sts", "figure": "graded.all"}
+
+
 def pairs(count, word):
     rng = random.Random(word)
     return [
@@ -270,7 +273,11 @@ def test_recipes_alone_can_be_had(file, tmp_path, capsys):
         ({"measure": {"step": "evaluate-sts", "figure": "all"}}, r"data"),
         (
             {"labelled": "./none.jsonl"},
-            r"has faults:\nrecipe.yaml:\d+: labelled.data: there is no .*none.jsonl",
+            r"has faults:\nlabelled.data: there is no .*none.jsonl; give its path\n$",
+        ),
+        (
+            {"measure": {**MEASURE, "settings": {"data": "./no.tsv"}}},
+            r"has faults:\nlabelled-score.data \(and 6 more steps\): there is no .*no.tsv; give its path\n$",
         ),
         ({"ways": {"labelled": {"steps": [{"name": "a", "step": "mix"}]}}, "mixtures": []}, r"ways.labelled"),
     ],

@@ -314,7 +314,7 @@ def test_a_text_that_stands_there_twice_is_asked_about_once(asker, tmp_path, cap
     folder = ask(settings(asker, path, tries=1), Run(tmp_path / "out", Progress()))
     rows = folder.table().to_pylist()
     assert len({row["id"] for row in rows}) == len(rows)
-    assert "1 repeated texts left out" in capsys.readouterr().err
+    assert "1 repeated text left out" in capsys.readouterr().err
 
 
 def test_scores_that_are_no_numbers_are_told(asker):

@@ -236,7 +236,7 @@ def test_a_folder_of_beir_and_several_files_are_searched(corpus, tmp_path):
         (["x"], "--corpus is missing; add it"),
         (["--corpus", "nowhere", "x"], "nowhere does not exist"),
         (["--corpus", "EMPTY", "x"], "EMPTY: holds no documents with text"),
-        (["--corpus", "CORPUS", "--best", "41", "x"], "--best 41: there are only 40 documents to search"),
+        (["--corpus", "CORPUS", "--best", "41", "x"], "--best 41: the corpus has only 40 documents"),
         (["--corpus", "CORPUS", "--best", "0", "x"], "--best: should be greater than or equal to 1, not '0'"),
         (["--corpus", "CORPUS", "--dimensions", "2", "x"], "dimensions has no effect with bm25"),
         (["--corpus", "CORPUS", "--model", "glove:CORPUS", "x"], "search takes no GloVe vectors"),

@@ -4,8 +4,9 @@ comparison -> a recipe for each seed -> rows, models, figures -> means with inte
 """
 
 import json
+import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from pairsmith.cli.recipes import Recipe, load_recipe
 from pairsmith.cli.run_record import RUN_RECORD
 from pairsmith.cli.running import figure_of, run_recipe
 from pairsmith.cli.steps import STEPS
-from pairsmith.core.errors import FolderError, SettingsError, StorageError, known_names_hint
+from pairsmith.core.errors import FolderError, SettingsError, StorageError, counted, known_names_hint
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress
 from pairsmith.runs.storage import write_atomic, write_json
@@ -30,6 +31,8 @@ from pairsmith.tools.report.route import COMPARISON
 
 COMPARISON_RECORD = "comparison.json"
 ONCE = "once"
+_FAULT = re.compile(r".*?recipe\.yaml:\d+: (?P<setting>[\w.-]+): ")
+_REMEDY = re.compile(r" with --set \S+=PATH")
 _OWN_FILES = {COMPARISON_RECORD, COMPARISON, ONCE}
 
 
@@ -163,8 +166,26 @@ def _check_recipe(comparison: Comparison) -> None:
         try:
             load_recipe(_write_recipe(recipe, Path(folder)))
         except SettingsError as error:
-            faults = str(error).replace(f"{folder}/", "")
-            raise SettingsError(f"the recipe made from this comparison has faults:\n{faults}") from None
+            faults = _faults_of_comparison(str(error).splitlines())
+            raise SettingsError(
+                "the recipe made from this comparison has faults:\n" + "\n".join(faults)
+            ) from None
+
+
+def _faults_of_comparison(lines: Iterable[str]) -> Iterator[str]:
+    """The faults of the recipe that is made from a comparison, each once, in words for the comparison's file.
+
+    They name steps of the recipe, but neither lines of its file, which is removed, nor ``--set``, which a
+    comparison does not have. As trials differ only in their rows, many steps may have the same fault.
+    """
+    settings: dict[str, list[str]] = {}
+    for line in lines:
+        match = _FAULT.match(line)
+        fault = line[match.end() :] if match else line
+        settings.setdefault(_REMEDY.sub("", fault), []).append(match["setting"] if match else "")
+    for fault, (first, *others) in settings.items():
+        more = f" (and {counted(len(others), 'more steps')})" if others else ""
+        yield f"{first}{more}: {fault}" if first else fault
 
 
 def _score(trial: Trial, figures: Sequence[Mapping[str, Any]], runs: Sequence[_Run]) -> Score:

@@ -75,8 +75,9 @@ class GeneratedRows:
 
     def __repr__(self) -> str:
         """Only the numbers of rows and rejects: all rows of a long run would fill a notebook."""
-        done = f"{self.complete:,} of {self.requests:,} requests complete"
-        return f"{type(self).__name__}({len(self.rows):,} rows, {len(self.rejects):,} rejects, {done})"
+        rows, rejects = counted(len(self.rows), "rows"), counted(len(self.rejects), "rejects")
+        done = f"{self.complete:,} of {counted(self.requests, 'requests')} complete"
+        return f"{type(self).__name__}({rows}, {rejects}, {done})"
 
     @classmethod
     def of(cls, requests: Sequence[TextRequest], task: TaskSpec) -> Self:

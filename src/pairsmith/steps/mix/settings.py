@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.errors import times
+from pairsmith.core.errors import counted, times
 from pairsmith.core.settings import Listed, Settings
 
 
@@ -48,8 +48,8 @@ class MixSettings(Settings):
     def _one_of_each(self) -> Self:
         if self.weight and len(self.weight) != len(self.data):
             raise ValueError(
-                f"weight is given {times(len(self.weight))} for {len(self.data)} sources of data; give it "
-                "once for each, in their order"
+                f"weight is given {times(len(self.weight))} for {counted(len(self.data), 'sources')} of "
+                "data; give it once for each, in their order"
             )
         if len(self.pick) not in (1, len(self.data)):
             raise ValueError(

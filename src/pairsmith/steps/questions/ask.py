@@ -346,8 +346,8 @@ def shown_examples(settings: AskSettings) -> tuple[QuestionExample, ...]:
     )
     if len(shown) < settings.shots:
         raise InputError(
-            f"{settings.examples} has {len(shown)} questions without quotation marks, fewer than --shots "
-            f"{settings.shots}; give more examples or a smaller --shots"
+            f"{settings.examples} has {counted(len(shown), 'questions')} without quotation marks, fewer than "
+            f"--shots {settings.shots}; give more examples or a smaller --shots"
         )
     return shown
 

@@ -17,7 +17,7 @@ import torch
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
-from pairsmith.core.errors import InputError, ModelError, SettingsError, StorageError, one_line
+from pairsmith.core.errors import InputError, ModelError, SettingsError, StorageError, counted, one_line
 from pairsmith.core.model_names import GLOVE, model_revision
 from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, place
 from pairsmith.core.progress import Progress
@@ -153,8 +153,8 @@ class DocumentSearch:
             raise InputError(f"{', '.join(settings.corpus)}: holds no documents with text")
         if "best" in settings.model_fields_set and settings.best > len(documents):
             raise SettingsError(
-                f"--best {settings.best}: there are only {len(documents):,} documents to search; give this "
-                "number or less"
+                f"--best {settings.best}: the corpus has only {counted(len(documents), 'documents')}; give "
+                "this number or less"
             )
         ids, _ = ranking_order(documents)
         self._documents = [documents[name] for name in ids]
