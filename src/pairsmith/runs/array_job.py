@@ -10,9 +10,11 @@ from typing import Any
 
 from pairsmith.core.errors import BusyError, SettingsError
 from pairsmith.core.fields import WorkerSettings
-from pairsmith.core.paths import size_of
+from pairsmith.core.folder_kinds import read_record
+from pairsmith.core.paths import Place, size_of
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
+from pairsmith.runs.manifest import read_manifest
 from pairsmith.runs.ranks import DONE, Rank, few_numbers
 from pairsmith.runs.storage import write_json
 
@@ -41,8 +43,9 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     own = run.out / rank.name
     if not _make_share(work, settings, replace(run, out=own, rank=rank)):
         return
-    others = (Rank(number, rank.size) for number in range(rank.size))
-    missing = [other.number for other in others if size_of(run.out / other.name / DONE) is None]
+    # Another rank's share may be that of earlier work, from before inputs or texts were added.
+    shares = {number: _finished_share(run.out / Rank(number, rank.size).name) for number in range(rank.size)}
+    missing = [number for number, share in shares.items() if share != shares[rank.number]]
     if missing:
         names = few_numbers(missing)
         run.progress.say(f"rank {rank.number} of {rank.size} has made its share; not finished yet: {names}")
@@ -51,6 +54,14 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
         work(settings, run)
     except BusyError:
         run.progress.say(f"another process is putting the shares in {run.out} together")
+
+
+def _finished_share(folder: Place) -> str | None:
+    """The fingerprint of the work whose share is finished in a rank's folder; None if it is unfinished."""
+    if size_of(folder / DONE) is None:
+        return None
+    fingerprint: str | None = read_record(folder / DONE).get("fingerprint")
+    return fingerprint
 
 
 def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, run: Run) -> bool:
@@ -76,5 +87,5 @@ def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, ru
     finally:
         lock.release(run.out)
     if begun:
-        write_json(done, {"complete": True})
+        write_json(done, {"fingerprint": read_manifest(run.out).fingerprint})
     return begun
