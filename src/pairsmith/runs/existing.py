@@ -82,18 +82,17 @@ def unchanged(run: Run, entries: Iterable[ShardEntry]) -> dict[int, ShardEntry]:
     def damaged(entry: ShardEntry) -> Place | None:
         for file in entry.files:
             path = run.out / file.path
-            if size_of(path) != file.bytes or hash_file(path) != file.sha256:
-                return path
+            with reaching(path, StorageError):
+                if size_of(path) != file.bytes or hash_file(path) != file.sha256:
+                    return path
         return None
 
     sound, finished = {}, list(entries)
-    with reaching(run.out, StorageError):
-        for entry, path in zip(finished, several(damaged, finished), strict=True):
-            if path is None:
-                sound[entry.shard] = entry
-            else:
-                text = f"{path} has changed since it was written; shard {entry.shard} is made again"
-                run.tell("damaged", text)
+    for entry, path in zip(finished, several(damaged, finished), strict=True):
+        if path is None:
+            sound[entry.shard] = entry
+        else:
+            run.tell("damaged", f"{path} has changed since it was written; shard {entry.shard} is made again")
     return sound
 
 
