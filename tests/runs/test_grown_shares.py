@@ -3,7 +3,7 @@
 import pytest
 from tests.heard import Heard
 
-from pairsmith.core.errors import OtherWorkError
+from pairsmith.core.errors import BusyError, OtherWorkError
 from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR
@@ -139,3 +139,20 @@ def test_ranks_that_finished_earlier_work_are_waited_for(job, work):
     assert [run(number, 3)[0] for number in (1, 0)] == [[1], [0, 3]]
     folder = DatasetFolder.open(job.out)
     assert folder.rows == 4 * 3
+
+
+def test_a_run_that_is_refused_because_of_shares_leaves_a_finished_folder_finished(job, work):
+    job.make(1, [0, 1])
+    job.start(1).finish(work.card)
+    job.make(3, [0], FIRST)
+    before = work.contents(job.out)
+    with pytest.raises(OtherWorkError, match=f"{FIRST.name} holds the share of an array job with other"):
+        job.start(2)
+    lock.acquire(job.out / FIRST.name)
+    for fresh in (False, True):
+        with pytest.raises(BusyError, match=f"{FIRST.name} is being written by a rank"):
+            job.start(3, run=Run(job.out, Silent(), fresh=fresh))
+    lock.release(job.out / FIRST.name)
+    assert work.contents(job.out) == before
+    assert DatasetFolder.open(job.out).rows == 2
+    assert job.start(3).is_done(0, job.spec(3, 4))
