@@ -3,10 +3,12 @@
 import pytest
 from tests.heard import Heard
 
-from pairsmith.core.errors import OtherWorkError
+from pairsmith.core.errors import BusyError, OtherWorkError
+from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR
-from pairsmith.runs import FolderWriter, Growth, Identity, Run, ShardSpec, lock
+from pairsmith.runs import DatasetFolder, FolderWriter, Growth, Identity, Run, ShardSpec, lock
+from pairsmith.runs.array_job import run_rank
 from pairsmith.runs.ranks import Rank
 
 GROWTH = Growth(frozenset({"tries"}), lambda _: True)
@@ -19,11 +21,11 @@ def job(work, tmp_path):
     class Job:
         out = tmp_path / "out"
 
-        def start(self, tries, rank=None, progress=None, growth=GROWTH, **settings):
+        def start(self, tries, rank=None, progress=None, run=None, **settings):
             folder = self.out / rank.name if rank else self.out
+            run = run or Run(folder, progress or Silent(), rank=rank)
             identity = Identity.of("generate", {"tries": tries, **settings})
-            run = Run(folder, progress or Silent(), rank=rank)
-            return FolderWriter.start(run, identity, SCORED_PAIR, growth=growth, asked=f"{tries} tries")
+            return FolderWriter.start(run, identity, SCORED_PAIR, growth=GROWTH, asked=f"{tries} tries")
 
         def spec(self, tries, items):
             return ShardSpec(items, "", f"{tries} tries")
@@ -112,3 +114,45 @@ def test_a_rank_makes_a_damaged_shard_of_its_share_again_even_if_the_job_was_fin
     changed = f"{job.out / 'data/train-00002.parquet'} has changed since it was written"
     assert heard.lines == [f"{changed}; shard 2 is made again"]
     assert job.start(1, SECOND).finished  # its own share has not changed
+
+
+def test_ranks_that_finished_earlier_work_are_waited_for(job, work):
+    """Else the rank that is the first to make more would make the shares of all others, too."""
+
+    def run(number, tries):
+        def step(_, run):
+            writer = job.start(tries, run=run)
+            for shard in range(4):
+                if not writer.is_done(shard, job.spec(tries, 4)):
+                    rejects = work.rejects(shard)
+                    writer.commit(shard, {"train": work.pairs(shard, tries)}, rejects, job.spec(tries, 4))
+                    made.append(shard)
+            writer.finish(work.card)
+
+        heard, made = Heard(), []
+        run_rank(step, WorkerSettings(), Rank(number, 3), Run(job.out, heard))
+        return made, heard.lines
+
+    assert [run(number, 1)[0] for number in (0, 1)] == [[0, 3], [1]]
+    made, lines = run(2, 3)
+    assert (made, lines[-1]) == ([2], "rank 2 of 3 has made its share; not finished yet: 0, 1")
+    assert [run(number, 3)[0] for number in (1, 0)] == [[1], [0, 3]]
+    folder = DatasetFolder.open(job.out)
+    assert folder.rows == 4 * 3
+
+
+def test_a_run_that_is_refused_because_of_shares_leaves_a_finished_folder_finished(job, work):
+    job.make(1, [0, 1])
+    job.start(1).finish(work.card)
+    job.make(3, [0], FIRST)
+    before = work.contents(job.out)
+    with pytest.raises(OtherWorkError, match=f"{FIRST.name} holds the share of an array job with other"):
+        job.start(2)
+    lock.acquire(job.out / FIRST.name)
+    for fresh in (False, True):
+        with pytest.raises(BusyError, match=f"{FIRST.name} is being written by a rank"):
+            job.start(3, run=Run(job.out, Silent(), fresh=fresh))
+    lock.release(job.out / FIRST.name)
+    assert work.contents(job.out) == before
+    assert DatasetFolder.open(job.out).rows == 2
+    assert job.start(3).is_done(0, job.spec(3, 4))

@@ -84,6 +84,20 @@ class TestNoSpace:
         with pytest.raises(StorageError, match=rf"cannot write .*manifest\.json: .*{words}"):
             work.start(out)
 
+    def test_a_file_that_cannot_be_read_is_named_and_nothing_is_made_again(self, work, out, monkeypatch):
+        work.commit(work.start(out), 0)
+        before = work.contents(out)
+
+        def denied(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+        monkeypatch.setattr("pairsmith.runs.existing.hash_file", denied)
+        with pytest.raises(
+            StorageError, match=r"data/train-00000\.parquet cannot be read: Permission denied"
+        ):
+            work.start(out)
+        assert work.contents(out) == before
+
     def test_the_card_can_be_written_later(self, work, out, monkeypatch):
         writer = work.start(out)
         work.commit(writer, 0, 1)

@@ -4,15 +4,18 @@ Slurm, PBS and Kubernetes start such processes. The ranks communicate only by a 
 is ready last puts the shares of all ranks together.
 """
 
+import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pairsmith.core.errors import BusyError, SettingsError
+from pairsmith.core.errors import BusyError, SettingsError, StorageError
 from pairsmith.core.fields import WorkerSettings
-from pairsmith.core.paths import size_of
+from pairsmith.core.paths import MANIFEST, Place, reaching, several, size_of
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
+from pairsmith.runs.manifest import read_manifest
 from pairsmith.runs.ranks import DONE, Rank, few_numbers
 from pairsmith.runs.storage import write_json
 
@@ -38,11 +41,12 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     """
     if run.fresh:
         raise SettingsError(f"--fresh does not go with --executor array; remove {run.out} to start over")
-    own = run.out / rank.name
-    if not _make_share(work, settings, replace(run, out=own, rank=rank)):
+    share = _make_share(work, settings, replace(run, out=run.out / rank.name, rank=rank))
+    if share is None:
         return
-    others = (Rank(number, rank.size) for number in range(rank.size))
-    missing = [other.number for other in others if size_of(run.out / other.name / DONE) is None]
+    folders = [run.out / Rank(number, rank.size).name for number in range(rank.size)]
+    # Another rank's share may be that of earlier work, from before inputs or texts were added.
+    missing = [number for number, other in enumerate(several(_finished_share, folders)) if other != share]
     if missing:
         names = few_numbers(missing)
         run.progress.say(f"rank {rank.number} of {rank.size} has made its share; not finished yet: {names}")
@@ -53,18 +57,18 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
         run.progress.say(f"another process is putting the shares in {run.out} together")
 
 
-def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, run: Run) -> bool:
+def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, run: Run) -> str | None:
     """Make the share of ``run.rank`` in ``run.out``, and mark it as finished.
 
     The work is begun even if the share is finished, so that other settings are refused and added inputs seen.
-    The result is False if no share was begun, because the whole work is finished already.
+    The result is the fingerprint of the work, or None if the shares of all ranks were put together before.
     """
     done = run.out / DONE
-    begun = False
+    fingerprint: str | None = None
 
     def begin() -> None:
-        nonlocal begun
-        begun = True
+        nonlocal fingerprint
+        fingerprint = read_manifest(run.out).fingerprint
         done.unlink(missing_ok=True)
 
     try:
@@ -72,9 +76,18 @@ def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, ru
     except BusyError:
         if size_of(done) is None:
             raise
-        return True  # another rank is copying the finished share
+        return _finished_share(run.out)  # another process is copying the finished share
     finally:
         lock.release(run.out)
-    if begun:
-        write_json(done, {"complete": True})
-    return begun
+    if fingerprint is None or size_of(run.out / MANIFEST) is None:
+        return None  # no share was begun, or another process has copied and removed it already
+    write_json(done, {"fingerprint": fingerprint})
+    return fingerprint
+
+
+def _finished_share(folder: Place) -> str | None:
+    """The fingerprint of the work whose share is finished in a rank's folder; None if it is unfinished."""
+    with reaching(folder, StorageError), suppress(FileNotFoundError, ValueError, KeyError):
+        fingerprint: str = json.loads((folder / DONE).read_bytes())["fingerprint"]
+        return fingerprint
+    return None

@@ -1,9 +1,10 @@
 """Reads and repairs the shards that earlier runs or the ranks of an array job left in a folder."""
 
 import shutil
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pairsmith.core.errors import (
@@ -28,7 +29,7 @@ from pairsmith.core.paths import (
     size_of,
 )
 from pairsmith.runs import lock
-from pairsmith.runs.claim import Run
+from pairsmith.runs.claim import Run, refuse_foreign, refuse_other_work
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.journal import Journal, read_run
 from pairsmith.runs.manifest import JOURNAL, REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
@@ -73,6 +74,28 @@ def _has_shards(part: Place) -> bool:
     return manifest.complete or bool(journal.entries) or journal.bad > 0
 
 
+def intact_work(
+    run: Run, manifest: Manifest, earlier: Manifest | None
+) -> tuple[Journal, dict[int, ShardEntry], Manifest | None]:
+    """What an ``earlier`` run left in ``run.out``: journal, unchanged shards, and its manifest or None.
+
+    The manifest is returned only if that run finished all the work of ``manifest``, so that nothing is left
+    to do.
+    """
+    if earlier is None:
+        return Journal(run.out), {}, None
+    journal = Journal.read(run.out)
+    if journal.bad and not earlier.complete:
+        lines = "a line is" if journal.bad == 1 else f"{journal.bad} lines are"
+        text = f"{run.out / JOURNAL}: {lines} incomplete; the work recorded there is done again"
+        run.tell("damaged", text)
+    listed = entries_of(earlier, journal)
+    entries = unchanged(run, listed.values())
+    same = earlier.fingerprint == manifest.fingerprint and len(entries) == len(listed)
+    done = earlier.complete and same and size_of(run.out / "README.md") is not None
+    return journal, entries, earlier if done else None
+
+
 def unchanged(run: Run, entries: Iterable[ShardEntry]) -> dict[int, ShardEntry]:
     """By number, the shards of ``entries`` whose files are unchanged, according to their hashes.
 
@@ -82,18 +105,17 @@ def unchanged(run: Run, entries: Iterable[ShardEntry]) -> dict[int, ShardEntry]:
     def damaged(entry: ShardEntry) -> Place | None:
         for file in entry.files:
             path = run.out / file.path
-            if size_of(path) != file.bytes or hash_file(path) != file.sha256:
-                return path
+            with reaching(path, StorageError):
+                if size_of(path) != file.bytes or hash_file(path) != file.sha256:
+                    return path
         return None
 
     sound, finished = {}, list(entries)
-    with reaching(run.out, StorageError):
-        for entry, path in zip(finished, several(damaged, finished), strict=True):
-            if path is None:
-                sound[entry.shard] = entry
-            else:
-                text = f"{path} has changed since it was written; shard {entry.shard} is made again"
-                run.tell("damaged", text)
+    for entry, path in zip(finished, several(damaged, finished), strict=True):
+        if path is None:
+            sound[entry.shard] = entry
+        else:
+            run.tell("damaged", f"{path} has changed since it was written; shard {entry.shard} is made again")
     return sound
 
 
@@ -128,6 +150,18 @@ def share_in_job_folder(run: Run, rank: Rank, base: str) -> tuple[dict[int, Shar
     return {}, None
 
 
+def refuse_job_folder(run: Run, identity: Identity, extends: Callable[[Place, Manifest], bool]) -> None:
+    """Raise ``FolderError`` if the share of a rank could never be put into the job's folder.
+
+    See ``locked_shares`` for ``extends``.
+    """
+    folder = run.job_folder
+    refuse_foreign(folder, MANIFEST)
+    if size_of(folder / MANIFEST) is not None:
+        with suppress(DamagedError):  # whoever puts the shares together restores the manifest
+            refuse_other_work(run, folder, read_manifest(folder), identity, partial(extends, folder))
+
+
 def refuse_other_ranks(run: Run, identity: Identity, base: str) -> None:
     """Raise ``OtherWorkError`` if another rank's share was begun with other settings or inputs.
 
@@ -152,23 +186,20 @@ def _other_share(run: Run, folder: Place, other: Manifest, identity: Identity) -
     )
 
 
-def copy_rank_shards(
-    run: Run,
-    identity: Identity,
-    extends: Callable[[Place, Manifest], bool],
-    add: Callable[[Place, ShardEntry], None],
-) -> None:
-    """Copy every shard that ranks made for ``run.out`` with ``add``, and remove it from the rank's folder.
+@contextmanager
+def locked_shares(
+    run: Run, identity: Identity, extends: Callable[[Place, Manifest], bool]
+) -> Iterator[list[tuple[Place, Manifest]]]:
+    """A context in which no rank can write a share for ``run.out``; it has the folders and their manifests.
 
     Args:
         run: the run that writes to the job's folder.
         identity: its work.
         extends: called with a rank's folder and its manifest of other work; whether the work of ``run``
             includes all of that work.
-        add: called with a rank's folder and a shard in it.
 
     Raises:
-        BusyError: a rank is still running; its folder is left as it is.
+        BusyError: a rank is still running.
         OtherWorkError: a rank's folder holds work with other settings or inputs.
     """
     folders = [folder for folder in run.rank_folders() if size_of(folder / MANIFEST) is not None]
@@ -181,8 +212,14 @@ def copy_rank_shards(
 
     try:
         list(several(lock_folder, folders))  # together, as each may have to be watched for half a minute
-        for folder in folders:
-            _copy_from(folder, run, identity, extends, add)
+        shares = []
+        for folder in folders if run.within or not run.fresh else []:
+            of_rank = read_or_restore_manifest(replace(run, out=folder))
+            if of_rank.fingerprint == identity.fingerprint or extends(folder, of_rank):
+                shares.append((folder, of_rank))
+            elif not run.within:  # a part that was made for other work is removed with the other shares
+                raise _other_share(run, folder, of_rank, identity)
+        yield shares
     finally:
         for folder in locked:
             lock.release(folder)
@@ -199,19 +236,11 @@ def _lock_rank(folder: Place, run: Run) -> bool:
     return True
 
 
-def _copy_from(
-    folder: Place,
-    run: Run,
-    identity: Identity,
-    extends: Callable[[Place, Manifest], bool],
-    add: Callable[[Place, ShardEntry], None],
-) -> None:
-    """Copy the shards of one rank, whose ``folder`` this process has locked (see ``copy_rank_shards``)."""
-    of_rank = read_or_restore_manifest(replace(run, out=folder))
-    if of_rank.fingerprint != identity.fingerprint and not extends(folder, of_rank):
-        if run.within:
-            return  # made for an older state of this part; removed with the other rank folders
-        raise _other_share(run, folder, of_rank, identity)
+def copy_share(folder: Place, of_rank: Manifest, run: Run, add: Callable[[Place, ShardEntry], None]) -> None:
+    """Copy a share of ``locked_shares`` to ``run.out``, and remove its shards from the rank's folder.
+
+    ``add`` copies a shard; it is called with the folder and the shard.
+    """
     journal = Journal.read(folder)
     entries = entries_of(of_rank, journal)
     with reaching(folder, FolderError):

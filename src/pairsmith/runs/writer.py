@@ -9,7 +9,6 @@ another fingerprint is refused with a message that lists the differences, unless
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -18,36 +17,36 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
-from pairsmith.core.errors import DamagedError, FolderError, SettingsError, redacted
-from pairsmith.core.paths import MANIFEST, Place, size_of
+from pairsmith.core.errors import FolderError, SettingsError, redacted
+from pairsmith.core.paths import MANIFEST, Place
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render_card
-from pairsmith.runs.claim import Run, claim, refuse_foreign, refuse_other_work
+from pairsmith.runs.claim import Run, claim
 from pairsmith.runs.existing import (
-    copy_rank_shards,
+    copy_share,
     entries_of,
     has_saved_parts,
+    intact_work,
+    locked_shares,
     read_or_restore_manifest,
+    refuse_job_folder,
     refuse_other_ranks,
     remove_rank_folders,
     remove_unlisted_files,
     share_in_job_folder,
-    unchanged,
 )
 from pairsmith.runs.folder import DatasetFolder
 from pairsmith.runs.identity import Identity, only_adds
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.log import log
 from pairsmith.runs.manifest import (
-    JOURNAL,
     REJECTS,
     FileEntry,
     Manifest,
     ShardEntry,
     ShardTotals,
     file_name,
-    read_manifest,
     run_of,
 )
 from pairsmith.runs.parquet import read_parquet
@@ -134,7 +133,7 @@ class FolderWriter:
         in_job_folder: Mapping[int, ShardEntry] = {}
         if run.rank:
             if not run.within:
-                _refuse_job_folder(run, identity, extends)
+                refuse_job_folder(run, identity, extends)
                 refuse_other_ranks(run, identity, base)
             in_job_folder, of_job = share_in_job_folder(run, run.rank, base)
             if of_job and of_job.complete and of_job.fingerprint == identity.fingerprint and not run.within:
@@ -155,59 +154,50 @@ class FolderWriter:
             created=(earlier and earlier.created) or datetime.now(UTC).isoformat(timespec="seconds"),
         )
         try:
-            writer = cls._recorded(run, schema, manifest, earlier, in_job_folder)
-            remove_unlisted_files(run.out, writer._entries.values())
-            if not writer.finished:
-                copy_rank_shards(run, identity, extends, writer._copy_shard)
+            journal, entries, finished = intact_work(run, manifest, earlier)
+            if finished:
+                writer = cls(run, schema, finished, entries, journal, in_job_folder)
+                remove_unlisted_files(run.out, entries.values())
+            else:
+                writer = cls(run, schema, manifest, entries, journal, in_job_folder)
+                # Shares are refused before the folder is changed.
+                with locked_shares(run, identity, extends) as shares:
+                    writer._record(begun=earlier is not None)
+                    for folder, of_rank in shares:
+                        copy_share(folder, of_rank, run, writer._copy_shard)
+                if run.fresh and not run.within:
+                    remove_rank_folders(run)
         except FolderError:
             lock.release(run.out)
             raise
         run.on_begun()
-        if writer.finished:
+        if finished:
             lock.release(run.out)
         else:
             done = len(writer.done)
             log(run.out, "start", step=identity.step, shards=planned, done=done, pairsmith=__version__)
         return writer
 
-    @classmethod
-    def _recorded(
-        cls,
-        run: Run,
-        schema: pa.Schema,
-        manifest: Manifest,
-        earlier: Manifest | None,
-        in_job_folder: Mapping[int, ShardEntry],
-    ) -> Self:
-        """Record the run of ``manifest`` in its folder, and keep the intact shards of the ``earlier`` run.
+    def _record(self, *, begun: bool) -> None:
+        """Record the run in its folder; ``begun`` says whether it continues an earlier run.
 
-        A folder with the finished result of the same work stays as it is.
+        Files that do not belong to it are removed.
         """
-        entries: dict[int, ShardEntry] = {}
-        if earlier is None:
-            journal = Journal(run.out)
-            journal.clear()  # before the manifest is replaced, so that no line lists files of other work
-            if run.fresh and not run.within:
-                remove_rank_folders(run)
+        # Before the manifest is replaced: as long as it says complete, its own list of shards counts, and no
+        # line may list files of other work.
+        if begun:
+            recorded = self._journal.entries
+            self._journal.add(
+                [entry for entry in self._entries.values() if recorded.get(entry.shard) != entry]
+            )
         else:
-            journal = Journal.read(run.out)
-            if journal.bad and not earlier.complete:
-                lines = "a line is" if journal.bad == 1 else f"{journal.bad} lines are"
-                text = f"{run.out / JOURNAL}: {lines} incomplete; the work recorded there is done again"
-                run.tell("damaged", text)
-            listed = entries_of(earlier, journal)
-            entries = unchanged(run, listed.values())
-            same = earlier.fingerprint == manifest.fingerprint and len(entries) == len(listed)
-            if earlier.complete and same and size_of(run.out / "README.md") is not None:
-                return cls(run, schema, earlier, entries, journal, in_job_folder)
-            # Before the manifest is replaced: as long as it says complete, its own list of shards counts.
-            journal.add([entry for entry in entries.values() if journal.entries.get(entry.shard) != entry])
-        write_json(run.out / MANIFEST, manifest.model_dump(mode="json"))
-        journal.save_run(manifest)
-        if earlier is None:
-            with storage_errors(run.out):
-                (run.out / "README.md").unlink(missing_ok=True)
-        return cls(run, schema, manifest, entries, journal, in_job_folder)
+            self._journal.clear()
+        write_json(self._out / MANIFEST, self._manifest.model_dump(mode="json"))
+        self._journal.save_run(self._manifest)
+        if not begun:
+            with storage_errors(self._out):
+                (self._out / "README.md").unlink(missing_ok=True)
+        remove_unlisted_files(self._out, self._entries.values())
 
     @property
     def finished(self) -> bool:
@@ -370,16 +360,6 @@ class FolderWriter:
         write_atomic(self._out / name, data)
         rows = table.num_rows
         return FileEntry(path=name, split=split, rows=rows, sha256=hash_bytes(data), bytes=len(data))
-
-
-def _refuse_job_folder(run: Run, identity: Identity, extends: Callable[[Place, Manifest], bool]) -> None:
-    """Raise ``FolderError`` if the share of a rank could never be put into the job's folder."""
-    folder = run.job_folder
-    refuse_foreign(folder, MANIFEST)
-    if size_of(folder / MANIFEST) is not None:
-        with suppress(DamagedError):  # whoever puts the shares together restores the manifest
-            manifest = read_manifest(folder)
-            refuse_other_work(run, folder, manifest, identity, partial(extends, folder))
 
 
 def _extends(identity: Identity, growth: Growth | None, out: Place, earlier: Manifest) -> bool:
