@@ -7,6 +7,8 @@ os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Ray's workers give way to everything else by default, to other tests too, for which they then wait.
 os.environ.setdefault("RAY_worker_niceness", "0")
+# Threads that wait for each other by spinning take the core from the one that they wait for.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import gc
 import socket
