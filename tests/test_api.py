@@ -1,6 +1,7 @@
 """The public names: what they are, that they are cheap to import, and that the examples run."""
 
 import inspect
+import io
 import re
 import runpy
 import shutil
@@ -14,8 +15,12 @@ import yaml
 
 import pairsmith
 from pairsmith.core.errors import SettingsError
+from pairsmith.core.progress import Progress
+from pairsmith.data.questions import GeneratedQuestion
+from pairsmith.data.schemas import GradedPair, LabelledText, ScoredPair
 from pairsmith.methods.dino.options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.quip.training_options import StudentOptions
+from pairsmith.models.language.scripted import ScriptedModel
 from pairsmith.steps.generate.settings import PostprocessSettings
 
 pytestmark = pytest.mark.slow
@@ -92,6 +97,124 @@ def test_the_version_is_the_same_everywhere():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert pairsmith.__version__ == project["version"] == citation["version"]
+
+
+LANGUAGE_MODEL = ScriptedModel(lambda prompt, written: {'"': 1.0}, 'a"')
+STS = pairsmith.load_task("sts")
+REVIEWS = pairsmith.load_task("movie-reviews")
+FEW = REVIEWS.decoding.model_copy(update={"per_input": 2})
+QUESTIONS = [GeneratedQuestion(name, "Ann left.", f"{name}?", "Ann", (0, 3), (0, 3)) for name in "ab"]
+SCORED = [ScoredPair(name, name, f"{name} b", float(name == "a")) for name in "abc"]
+LABELLED = [LabelledText(name, f"{name} {label}", label) for name in "abc" for label in ("good", "bad")]
+RECIPE = """\
+name: own
+steps:
+  - name: pairs
+    step: ask
+    settings: {inputs: ./texts.txt, model: cloze, questions: 1}
+"""
+
+CALLS = {
+    "answer_with_student": (
+        lambda of, how: pairsmith.answer_with_student(of("student"), ["a?", "b?"], ["a", "a"], **how),
+        ["answer: 2/2 questions"],
+    ),
+    "distil": (
+        lambda of, how: pairsmith.distil(
+            QUESTIONS, of("bert"), labels="answers", max_steps=1, device="cpu", **how
+        ),
+        ["look for answers: 1/1 passages", "train: 1/1 steps"],
+    ),
+    "evaluate_classification": (
+        lambda of, how: pairsmith.evaluate_classification(of("classifier"), LABELLED, **how),
+        ["classify: 6/6 texts"],
+    ),
+    "evaluate_sts": (
+        lambda of, how: pairsmith.evaluate_sts(
+            of("encoder"), [GradedPair("a", "b", 1.0), GradedPair("a", "c", 2.0)], **how
+        ),
+        ["encode: 3/3 sentences"],
+    ),
+    "find_hard_negatives": (
+        lambda of, how: pairsmith.find_hard_negatives(
+            [("a", "b"), ("a", "c")], ["d", "e"], of("encoder"), **how
+        ),
+        ["encode: 1/1 queries", "encode: 2/2 texts", "encode: 2/2 positives", "search: 1/1 queries"],
+    ),
+    "generate_pairs": (
+        lambda of, how: pairsmith.generate_pairs(STS, LANGUAGE_MODEL, ["a", "b"], **how),
+        ["generate: 6/6 prompts"],
+    ),
+    "generate_questions": (
+        lambda of, how: pairsmith.generate_questions(["Ann left.", "Bob came."], of("generator"), **how),
+        ["generate: 2/2 passages"],
+    ),
+    "generate_texts": (
+        lambda of, how: pairsmith.generate_texts(REVIEWS, LANGUAGE_MODEL, decoding=FEW, **how),
+        ["generate: 4/4 prompts"],
+    ),
+    "label_questions": (
+        lambda of, how: pairsmith.label_questions(QUESTIONS, of("reader"), **how),
+        ["answer: 2/2 questions"],
+    ),
+    "mine_pairs": (
+        lambda of, how: pairsmith.mine_pairs(["a", "b"], ["c", "d", "e"], of("encoder"), **how),
+        ["encode: 2/2 inputs", "encode: 3/3 outputs", "search: 2/2 inputs"],
+    ),
+    "run_recipe": (
+        lambda of, how: pairsmith.run_recipe(of("recipe"), of("recipe").parent / "out", **how),
+        ["ask: 1/1 texts"],
+    ),
+    "train_classifier": (
+        lambda of, how: pairsmith.train_classifier(of("encoder"), LABELLED, **how),
+        ["encode: 6/6 texts"],
+    ),
+    "train_encoder": (
+        lambda of, how: pairsmith.train_encoder(of("encoder"), SCORED, max_steps=1, **how),
+        ["train: 1/1 steps"],
+    ),
+}
+"""For each function that may run for longer than some seconds, a call of it, and the bars that it shows."""
+
+
+def test_all_functions_but_these_show_their_progress():
+    others = {"make_training_set", "open_dataset", *(name for name in NAMES if name.startswith("load_"))}
+    assert [name for name in NAMES[1:] if name not in others] == sorted(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_function_shows_how_far_it_is_and_nothing_by_default(name, tiny_bert, tmp_path, capfd):
+    def of(kind):
+        """A small model or file of this kind; the encoder may be trained, so it is loaded for each call."""
+        match kind:
+            case "bert":
+                return str(tiny_bert)
+            case "encoder":
+                return pairsmith.load_encoder(str(tiny_bert), device="cpu")
+            case "classifier":
+                return pairsmith.train_classifier(of("encoder"), LABELLED)
+            case "generator":
+                return pairsmith.load_question_generator("cloze")
+            case "reader":
+                return pairsmith.load_reader(str(tiny_bert), fresh_head=True, device="cpu")
+            case "student":
+                return pairsmith.load_student(str(tiny_bert), fresh_heads=True, device="cpu")
+        (tmp_path / "texts.txt").write_text("Ann met Bob in Rome.\n", encoding="utf-8")
+        (tmp_path / "own.yaml").write_text(RECIPE, encoding="utf-8")
+        return tmp_path / "own.yaml"
+
+    call, bars = CALLS[name]
+    parameter = inspect.signature(getattr(pairsmith, name)).parameters["progress"]
+    assert (parameter.kind, parameter.default) == (inspect.Parameter.KEYWORD_ONLY, None)
+    stream = io.StringIO()
+    call(of, {"progress": Progress(stream, every=0)})
+    counts = re.findall(r"^([^:\n]+: ([\d,]+)/([\d,]+) \w+) · ", stream.getvalue(), re.MULTILINE)
+    assert list(dict.fromkeys(line for line, done, total in counts if done == total)) == bars
+    capfd.readouterr()
+    call(of, {})
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(SettingsError, match=r"^progress must be pairsmith.core.progress.Progress\(\), or"):
+        call(of, {"progress": True})
 
 
 def test_another_name_is_an_attribute_error():

@@ -1,6 +1,5 @@
 """What public functions say to arguments of the wrong kind, such as a name instead of a loaded model."""
 
-import io
 import math
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 import pairsmith
 from pairsmith.core.arguments import checked_pairs, checked_texts
 from pairsmith.core.errors import InputError, SettingsError, TaskError, UserError
-from pairsmith.core.progress import Progress
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.schemas import GradedPair, LabelledPair, LabelledText, MinedPair, ScoredPair
 from pairsmith.data.squad import Question
@@ -54,7 +52,7 @@ QUESTION = GeneratedQuestion("1", "Ann left.", "who?", "Ann", (0, 3), (0, 3))
         (lambda value: pairsmith.find_hard_negatives([("a", "b")], ["c"], value), "encoder", "load_encoder"),
         (lambda value: pairsmith.generate_questions(["a"], value), "generator", "load_question_generator"),
         (lambda value: pairsmith.label_questions([QUESTION], value), "teacher", "load_reader"),
-        (lambda value: pairsmith.answer_with_student(value, ["a"], ["b"]), "encoder", "load_student"),
+        (lambda value: pairsmith.answer_with_student(value, ["a"], ["b"]), "student", "load_student"),
         (lambda value: pairsmith.train_encoder(value, [PAIR]), "encoder", "load_encoder"),
         (lambda value: pairsmith.evaluate_sts(value, [PAIR]), "encoder", "load_encoder"),
         (lambda value: pairsmith.train_classifier(value, [TEXT]), "encoder", "load_encoder"),
@@ -609,16 +607,6 @@ def test_the_result_of_a_training_in_place_of_its_model_is_refused():
         pairsmith.answer_with_student(trained, ["a"], ["b"])
 
 
-def test_asking_shows_how_many_passages_are_done():
-    generator, stream = pairsmith.load_question_generator("cloze"), io.StringIO()
-    texts = ["Ann met Bob in Rome.", "It was late."]
-    questions = pairsmith.generate_questions(texts, generator, progress=Progress(stream))
-    assert stream.getvalue().splitlines()[-1].startswith("generate: 2/2 passages · 100 %")
-    assert questions == pairsmith.generate_questions(texts, generator)
-    with pytest.raises(SettingsError, match="^progress must be pairsmith.core.progress.Progress"):
-        pairsmith.generate_questions(texts, generator, progress=True)
-
-
 def test_what_functions_return_is_shown_in_one_line():
     assert repr(GeneratedRows([PAIR] * 2000, [], 3, 2)) == (
         "GeneratedRows(2,000 rows, 0 rejects, 2 of 3 requests complete)"
@@ -626,12 +614,3 @@ def test_what_functions_return_is_shown_in_one_line():
     assert repr(TrainingSet([PAIR], [], [], 1)) == (
         "TrainingSet(1 training row, 0 validation rows, 0 rejects, 1 negative)"
     )
-
-
-def test_generating_shows_how_many_prompts_are_done():
-    stream = io.StringIO()
-    rows = pairsmith.generate_pairs(TASK, MODEL, ["a", "b"], progress=Progress(stream))
-    assert stream.getvalue().splitlines()[-1].startswith("generate: 6/6 prompts · 100 %")
-    assert rows == pairsmith.generate_pairs(TASK, MODEL, ["a", "b"])
-    with pytest.raises(SettingsError, match="^progress must be pairsmith.core.progress.Progress"):
-        pairsmith.generate_texts(TEXTS_TASK, MODEL, progress=True)

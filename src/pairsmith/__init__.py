@@ -24,13 +24,17 @@ if TYPE_CHECKING:
     from pairsmith.methods.dino.method import generate_pairs, generate_texts
     from pairsmith.methods.mining.method import mine_pairs
     from pairsmith.methods.quip.generators import load_question_generator
-    from pairsmith.methods.quip.method import distil, generate_questions, label_questions
+    from pairsmith.methods.quip.method import (
+        answer_with_student,
+        distil,
+        generate_questions,
+        label_questions,
+    )
     from pairsmith.methods.retrieval.negatives import find_hard_negatives
     from pairsmith.models.classifier import load_classifier
     from pairsmith.models.language.loading import load_model as load_language_model
     from pairsmith.models.reader import load_reader
     from pairsmith.models.sentence_encoder import load_sentence_encoder as load_encoder
-    from pairsmith.models.span_answers import answer_with_span_encoder as answer_with_student
     from pairsmith.models.span_encoder import load_span_encoder as load_student
 
 __version__ = "0.1.0"
@@ -63,7 +67,7 @@ __all__ = [
 
 # Where each is defined: the module, and the name there.
 _HOMES = {
-    "answer_with_student": ("pairsmith.models.span_answers", "answer_with_span_encoder"),
+    "answer_with_student": ("pairsmith.methods.quip.method", "answer_with_student"),
     "distil": ("pairsmith.methods.quip.method", "distil"),
     "evaluate_classification": ("pairsmith.api", "evaluate_classification"),
     "evaluate_sts": ("pairsmith.api", "evaluate_sts"),

@@ -18,6 +18,7 @@ from pairsmith.core.arguments import (
     checked_texts,
     checked_whole_number,
 )
+from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import InputError, SettingsError, errors_in_other_words
 from pairsmith.core.paths import place
 from pairsmith.core.progress import Progress, Silent
@@ -173,7 +174,12 @@ def train_classifier(
 
 
 def evaluate_classification(
-    classifier: TextClassifier, texts: Iterable[LabelledText], *, bootstrap: int = 1000, seed: int = 0
+    classifier: TextClassifier,
+    texts: Iterable[LabelledText],
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> Mapping[str, Any]:
     """Accuracy and macro F1, ×100, of a classifier on texts that people labelled (D14).
 
@@ -182,6 +188,7 @@ def evaluate_classification(
         texts: the test texts, at least one and none of them blank, with labels that the classifier knows.
         bootstrap: the number of resamples behind each interval; 0 for no intervals.
         seed: the random seed of the resamples.
+        progress: shows how many of the texts are classified; by default nothing is shown.
 
     Returns:
         ``accuracy`` and ``macro_f1``, their 95 % intervals (``accuracy_ci``, ``macro_f1_ci``), and the
@@ -193,6 +200,7 @@ def evaluate_classification(
         SettingsError: the classifier is not loaded, or ``bootstrap`` or ``seed`` is no whole number of at
             least 0.
     """
+    check_progress(progress)
     check_loaded(classifier, "classifier", "by_names", "load_classifier")
     bootstrap, seed = checked_whole_number(bootstrap, "bootstrap"), checked_whole_number(seed, "seed")
     columns = _columns(texts, "texts")
@@ -203,7 +211,8 @@ def evaluate_classification(
             f"the classifier does not know the labels {', '.join(unknown)}; it knows "
             f"{', '.join(classifier.labels)}"
         )
-    best = classifier.scores(columns.texts).argmax(axis=1).tolist()
+    with (progress or Silent()).task("classify", len(columns.texts), "texts") as bar:
+        best = classifier.scores(columns.texts, advance=bar.advance).argmax(axis=1).tolist()
     return classification_figures(classifier.labels, gold, best, bootstrap=bootstrap, seed=seed)
 
 
@@ -214,6 +223,7 @@ def evaluate_sts(
     suites: Sequence[str] = (),
     bootstrap: int = 1000,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> Mapping[str, SuiteScores]:
     """Spearman's correlation ×100 of an encoder's cosines with human grades (D11).
 
@@ -223,6 +233,7 @@ def evaluate_sts(
         suites: the names of the test sets in the folder that are used; by default all of them.
         bootstrap: the number of resamples behind each interval; 0 for no intervals.
         seed: the random seed of the resamples.
+        progress: shows how many of the sentences are encoded; by default nothing is shown.
 
     Returns:
         by the name of each test set, its scores; a list of pairs is a test set named ``pairs``.
@@ -234,6 +245,7 @@ def evaluate_sts(
         SettingsError: the encoder is not loaded, ``suites`` are given for a list, or ``bootstrap`` or
             ``seed`` is no whole number of at least 0.
     """
+    check_progress(progress)
     check_loaded(encoder, "encoder", "preprocess", "load_encoder")
     bootstrap, seed = checked_whole_number(bootstrap, "bootstrap"), checked_whole_number(seed, "seed")
     names = checked_texts(suites, "suites")
@@ -248,7 +260,12 @@ def evaluate_sts(
             check_not_blank((getattr(pair, column) for pair in pairs), f"the {column} of data")
         graded = tuple(GradedPair(pair.sentence1, pair.sentence2, pair.score) for pair in pairs)
         test_sets = [StsSuite("pairs", {"pairs": graded})]
-    return sts_scores(lambda texts: encode_texts(encoder, texts), test_sets, bootstrap=bootstrap, seed=seed)
+
+    def encode(texts: Sequence[str]) -> Float32s:
+        with (progress or Silent()).task("encode", len(texts), "sentences") as bar:
+            return encode_texts(encoder, texts, advance=bar.advance)
+
+    return sts_scores(encode, test_sets, bootstrap=bootstrap, seed=seed)
 
 
 def open_dataset(path: str | Path) -> DatasetFolder:

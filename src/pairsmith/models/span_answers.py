@@ -1,14 +1,12 @@
 """Question answering with a span encoder: each passage is encoded once for all its questions (Q4, Q7)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from pairsmith.core.arguments import check_loaded, checked_texts, checked_whole_number
 from pairsmith.core.batches import in_batches
-from pairsmith.core.errors import InputError
 from pairsmith.models.encode import batches_by_length, not_finite, tokens_at_once
 from pairsmith.models.reader import (
     ANSWER_TOKENS,
@@ -87,8 +85,8 @@ def text_vectors(
 
 def answer_with_span_encoder(
     encoder: SpanEncoder,
-    questions: Iterable[str],
-    contexts: Iterable[str],
+    questions: Sequence[str],
+    contexts: Sequence[str],
     *,
     max_answer_tokens: int = ANSWER_TOKENS,
     advance: Callable[[int], None] = lambda _: None,
@@ -96,9 +94,9 @@ def answer_with_span_encoder(
     """Answer each question by a span of its text; probabilities are softmaxes over the whole text (Q7).
 
     Args:
-        encoder: a student, as ``load_student`` loads it; it is put into evaluation mode.
+        encoder: the span encoder; it is put into evaluation mode.
         questions: n questions, may be none; each is truncated to 64 tokens.
-        contexts: the text of each question; if it is blank, the answer is empty and has score 0.
+        contexts: the text of each of the n questions; if it is blank, the answer is empty and has score 0.
         max_answer_tokens: the largest number of tokens of an answer.
         advance: is called with the number of questions on a text after they were answered.
 
@@ -107,18 +105,8 @@ def answer_with_span_encoder(
         probability.
 
     Raises:
-        InputError: ``questions`` or ``contexts`` is not a list of texts, or their lengths differ.
         ModelError: the encoder's vectors are not finite.
-        SettingsError: ``encoder`` is not a loaded student, or ``max_answer_tokens`` is less than 1.
     """
-    check_loaded(encoder, "encoder", "question_vectors", "load_student")
-    max_answer_tokens = checked_whole_number(max_answer_tokens, "max_answer_tokens", 1)
-    questions, contexts = checked_texts(questions, "questions"), checked_texts(contexts, "contexts")
-    if len(questions) != len(contexts):
-        raise InputError(
-            f"there are {len(questions):,} questions and {len(contexts):,} contexts; give one context for "
-            "each question"
-        )
     encoder.tokens.model.eval()
     numbers_of: dict[str, list[int]] = {}
     for number, context in enumerate(contexts):

@@ -20,6 +20,7 @@ from pairsmith.models.reader import (
     rows_of_questions,
     whole_text,
 )
+from pairsmith.runs.mapped import ProgressScaler
 
 TOP = 8
 """Number of the likeliest starts, and of the likeliest ends, that are kept."""
@@ -56,28 +57,32 @@ def predict_spans(
         top: the number of likeliest starts, and of likeliest ends, that the distributions have.
         max_answer_tokens: the largest number of tokens of an answer.
         batch_tokens: the largest number of tokens in a batch, padding included; None: what suits the device.
-        advance: is called once, at the end, with the number of questions.
+        advance: is called after each batch; the numbers that it is called with add up to that of the
+            questions.
     """
     if not questions:
         return []
     reader.model.eval()
     windows = encode_questions(reader, questions, contexts)
-    scores = window_scores(reader, windows, batch_tokens)
+    scaler = ProgressScaler(len(questions), len(windows), advance)
+    scores = window_scores(reader, windows, batch_tokens, scaler)
     distributions = []
     for context, rows in zip(contexts, rows_of_questions(windows), strict=True):
         text = whole_text([windows[row] for row in rows], [scores[row] for row in rows])
         distributions.append(_span_distributions(context, text, top, max_answer_tokens))
-    advance(len(questions))
     return distributions
 
 
 def window_scores(
-    reader: Reader, windows: Sequence[Feature], batch_tokens: int | None = None
+    reader: Reader,
+    windows: Sequence[Feature],
+    batch_tokens: int | None = None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> list[Tensor]:
     """Start and end scores of the tokens of each window: ``(2, tokens)`` float32, unnormalised (Q3).
 
     The tensors are on the CPU. Special tokens are included. ``whole_text`` combines the windows of a text
-    (Q7).
+    (Q7). ``advance`` is called after each batch with the number of its windows.
     """
     scores: list[Tensor] = [torch.empty(0)] * len(windows)
     for rows, results in results_by_length(
@@ -89,6 +94,7 @@ def window_scores(
     ):
         for row, window_result in zip(rows, results, strict=True):
             scores[row] = window_result
+        advance(len(rows))
     return scores
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.models.encode import Side, encode_texts
 
 if TYPE_CHECKING:
@@ -17,18 +18,28 @@ if TYPE_CHECKING:
 
 
 def distinct_unit_vectors(
-    encoder: "SentenceTransformer", texts: Iterable[str], side: Side, name: str
+    encoder: "SentenceTransformer",
+    texts: Iterable[str],
+    side: Side,
+    name: str,
+    *,
+    unit: str = "texts",
+    progress: Progress | None = None,
 ) -> tuple[list[str], Tensor]:
     """The n distinct texts whose vectors are not zero, and their unit vectors, ``(n, d)`` float32.
 
-    ``name`` is the name of the caller's argument with the texts, for messages.
+    ``name`` is the name of the caller's argument with the texts, for messages. ``progress`` shows how many of
+    the texts are encoded, and calls them ``unit``.
 
     Raises:
         InputError: no text has a nonzero vector.
         ModelError: a vector is not finite.
     """
     distinct = list(dict.fromkeys(texts))
-    vectors = encode_texts(encoder, distinct, side=side) if distinct else np.zeros((0, 1), np.float32)
+    vectors = np.zeros((0, 1), np.float32)
+    if distinct:
+        with (progress or Silent()).task("encode", len(distinct), unit) as bar:
+            vectors = encode_texts(encoder, distinct, side=side, advance=bar.advance)
     if (index := first_not_finite(vectors)) is not None:
         raise ModelError(f"the encoder gives a vector that is not finite for {distinct[index]!r}")
     lengths = np.linalg.norm(vectors, axis=1)

@@ -7,7 +7,7 @@ from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.data.squad import Answer, Question
 from pairsmith.data.text.windows import PASSAGE_TOKENS
 from pairsmith.methods.quip.generators import load_question_generator
-from pairsmith.methods.quip.method import distil, generate_questions, label_questions
+from pairsmith.methods.quip.method import add_labels, distil, generate_questions, label_questions
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.question_generator import GENERATED_QUESTION_TOKENS
@@ -65,6 +65,12 @@ def test_a_teacher_labels_every_question_with_distributions(questions, bert):
         assert 0 < sum(after.ends.probabilities) <= 1 + 1e-6
         assert list(after.starts.probabilities) == sorted(after.starts.probabilities, reverse=True)
         assert after.context[slice(*after.answer)]
+
+
+def test_each_batch_of_questions_is_told_when_the_teacher_has_answered_it(questions, bert):
+    teacher, heard = load_reader(bert, fresh_head=True, device="cpu"), []
+    add_labels(questions, teacher, top=4, max_answer_tokens=5, batch_tokens=1, advance=heard.append)
+    assert heard == [1] * len(questions)
 
 
 def test_a_second_teacher_leaves_the_generated_answer_as_it_was(questions, bert):

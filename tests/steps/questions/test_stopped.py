@@ -84,7 +84,7 @@ def test_answering(ask_settings, tiny_bert, tmp_path, monkeypatch):
     )
     relabel(settings, Run(tmp_path / "whole", Silent()))
     calls = []
-    monkeypatch.setattr(relabelling, "label_questions", failing_at(relabelling.label_questions, 3, calls))
+    monkeypatch.setattr(relabelling, "add_labels", failing_at(relabelling.add_labels, 3, calls))
     with pytest.raises(StorageError):
         relabel(settings, Run(tmp_path / "out", Silent()))
     relabel(settings, Run(tmp_path / "out", Silent()))

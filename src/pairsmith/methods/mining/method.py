@@ -28,11 +28,13 @@ from pairsmith.core.arguments import (
     check_flag,
     check_loaded,
     check_not_blank,
+    check_progress,
     checked_number,
     checked_texts,
     checked_whole_number,
 )
 from pairsmith.core.errors import SettingsError
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import MinedAnswer, MinedPair, as_columns
 from pairsmith.methods.mining.candidates import (
@@ -64,6 +66,7 @@ def mine_pairs(
     threshold: float | None = None,
     best: int | None = None,
     keep_verbatim: bool = False,
+    progress: Progress | None = None,
 ) -> list[MinedPair]:
     """Find pairs of an input and an output that belong together.
 
@@ -82,6 +85,7 @@ def mine_pairs(
         best: keep only this many pairs, those with the largest margins; None keeps all pairs.
         keep_verbatim: whether to keep pairs in which one text contains the other verbatim, or in which the
             question contains the answer.
+        progress: shows how many texts are encoded and searched; by default nothing is shown.
 
     Returns:
         the pairs in the order of falling margins, or with the rule ``candidates`` input by input; ``score``
@@ -98,6 +102,8 @@ def mine_pairs(
     that are not in the style of the seeds, if the encoder has a style classifier (M4). This function does
     not: call ``StyleClassifier.probability`` before.
     """
+    check_progress(progress)
+    shown = progress or Silent()
     k = checked_whole_number(k, "k", 1)
     if best is not None:
         best = checked_whole_number(best, "best", 1)
@@ -113,11 +119,16 @@ def mine_pairs(
     check_not_blank(inputs, "inputs")
     check_not_blank(outputs_by_text, "outputs")
     # 1. Encode both sides (M2).
-    xs, x = distinct_unit_vectors(encoder, inputs, "query", "inputs")
-    ys, y = distinct_unit_vectors(encoder, outputs_by_text, "document", "outputs")
+    xs, x = distinct_unit_vectors(encoder, inputs, "query", "inputs", unit="inputs", progress=shown)
+    ys, y = distinct_unit_vectors(
+        encoder, outputs_by_text, "document", "outputs", unit="outputs", progress=shown
+    )
     distinct_outputs = [outputs_by_text[text] for text in ys]
     # 2. In both directions, the k nearest neighbours (M3) among the texts that may be paired (M5).
-    nearest_to_x, nearest_to_y = two_way_search(x, y, k if keep_verbatim else k + SPARE)
+    with shown.task("search", len(x), "inputs") as bar:
+        nearest_to_x, nearest_to_y = two_way_search(
+            x, y, k if keep_verbatim else k + SPARE, advance=bar.advance
+        )
     neighbours = NeighboursInMemory(nearest_to_x), NeighboursInMemory(nearest_to_y)
     if not keep_verbatim:
         side_x = TextsInMemory([(text, None) for text in xs], x)

@@ -15,7 +15,7 @@ The student is used for answers (``models/span_answers.py``), paraphrases (``par
 (``names.py``) and sentiment (``sentiment.py``).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from pairsmith.core.arguments import (
     checked_whole_number,
     model_name,
 )
-from pairsmith.core.errors import SettingsError
+from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.validation import checked_options, refuse_options_of_steps
 from pairsmith.data.documents import Document
@@ -39,7 +39,9 @@ from pairsmith.data.squad import Question
 from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
 from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.locks import locked
-from pairsmith.models.reader import ANSWER_TOKENS, Reader
+from pairsmith.models.reader import ANSWER_TOKENS, Prediction, Reader
+from pairsmith.models.span_answers import answer_with_span_encoder
+from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.teacher import TOP, SpanDistributions, predict_spans
 from pairsmith.runs.mapped import ProgressScaler
 from pairsmith.runs.work import Advance
@@ -91,7 +93,7 @@ def label_questions(
     top: int = TOP,
     max_answer_tokens: int = ANSWER_TOKENS,
     batch_tokens: int | None = None,
-    advance: Advance = lambda _: None,
+    progress: Progress | None = None,
 ) -> list[GeneratedQuestion]:
     """Label questions with a teacher's distributions of the answer's start and end (Q3).
 
@@ -102,7 +104,7 @@ def label_questions(
             probabilities of the others become 0.
         max_answer_tokens: longest answer in tokens.
         batch_tokens: largest number of tokens in a batch; None: what suits the device.
-        advance: called with the number of questions that are answered.
+        progress: shows how many of the questions are answered; by default nothing is shown.
 
     Returns:
         the questions with the distributions ``starts`` and ``ends`` over the characters of their passage,
@@ -113,12 +115,34 @@ def label_questions(
         InputError: ``questions`` holds something else than generated questions.
         SettingsError: the teacher is not loaded, or a number is less than 1.
     """
+    check_progress(progress)
     check_loaded(teacher, "teacher", "tokenized", "load_reader")
     top = checked_whole_number(top, "top", 1)
     max_answer_tokens = checked_whole_number(max_answer_tokens, "max_answer_tokens", 1)
     if batch_tokens is not None:
         batch_tokens = checked_whole_number(batch_tokens, "batch_tokens", 1)
     questions = checked_rows(questions, "questions", GeneratedQuestion)
+    with (progress or Silent()).task("answer", len(questions), "questions") as bar:
+        return add_labels(
+            questions,
+            teacher,
+            top=top,
+            max_answer_tokens=max_answer_tokens,
+            batch_tokens=batch_tokens,
+            advance=bar.advance,
+        )
+
+
+def add_labels(
+    questions: Sequence[GeneratedQuestion],
+    teacher: Reader,
+    *,
+    top: int,
+    max_answer_tokens: int,
+    batch_tokens: int | None,
+    advance: Advance,
+) -> list[GeneratedQuestion]:
+    """The questions as ``label_questions`` returns them; ``advance`` is called as by ``predict_spans``."""
     labels = predict_spans(
         teacher,
         [question.question for question in questions],
@@ -183,6 +207,47 @@ def distil(
     check_not_empty(questions, "questions", "GeneratedQuestion")
     passages = grouped_by_passage(questions, how.labels)
     return train_student_on(passages, validation, how, progress=progress)
+
+
+def answer_with_student(
+    student: SpanEncoder,
+    questions: Iterable[str],
+    contexts: Iterable[str],
+    *,
+    max_answer_tokens: int = ANSWER_TOKENS,
+    progress: Progress | None = None,
+) -> list[Prediction]:
+    """Answer each question by a span of its text; probabilities are softmaxes over the whole text (Q7).
+
+    Args:
+        student: the student, as ``load_student`` loads it; it is put into evaluation mode.
+        questions: n questions, may be none; each is truncated to 64 tokens.
+        contexts: the text of each question; if it is blank, the answer is empty and has score 0.
+        max_answer_tokens: the largest number of tokens of an answer.
+        progress: shows how many of the questions are answered; by default nothing is shown.
+
+    Returns:
+        The answer to each question: its text, the offset of its first character in the context, and its
+        probability.
+
+    Raises:
+        InputError: ``questions`` or ``contexts`` is not a list of texts, or their lengths differ.
+        ModelError: the student's vectors are not finite.
+        SettingsError: the student is not loaded, or ``max_answer_tokens`` is less than 1.
+    """
+    check_progress(progress)
+    check_loaded(student, "student", "question_vectors", "load_student")
+    max_answer_tokens = checked_whole_number(max_answer_tokens, "max_answer_tokens", 1)
+    questions, contexts = checked_texts(questions, "questions"), checked_texts(contexts, "contexts")
+    if len(questions) != len(contexts):
+        raise InputError(
+            f"there are {len(questions):,} questions and {len(contexts):,} contexts; give one context for "
+            "each question"
+        )
+    with (progress or Silent()).task("answer", len(questions), "questions") as bar:
+        return answer_with_span_encoder(
+            student, questions, contexts, max_answer_tokens=max_answer_tokens, advance=bar.advance
+        )
 
 
 def _labelled(question: GeneratedQuestion, label: SpanDistributions) -> GeneratedQuestion:

@@ -123,7 +123,7 @@ def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Pr
                     yield from (is_read(of_passage, question) for question in passage.questions)
                 bar.advance(len(batch))
 
-    kept = np.fromiter(readable(), np.bool_, passages.questions)
+    kept = np.fromiter(readable(), np.bool_)  # without a count, at which it would stop before the bar's end
     left_out = passages.questions - int(kept.sum())
     if left_out == passages.questions:
         raise InputError(

@@ -22,6 +22,7 @@ from torch import Tensor
 from pairsmith.core.arguments import (
     check_loaded,
     check_not_blank,
+    check_progress,
     checked_number,
     checked_pairs,
     checked_texts,
@@ -29,6 +30,7 @@ from pairsmith.core.arguments import (
 )
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import SettingsError
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.text_keys import TextKeys, copy_keys
 from pairsmith.models.unit_vectors import distinct_unit_vectors
 from pairsmith.search.exact import Neighbours, nearest, one_way_search, products_with
@@ -65,6 +67,7 @@ def find_hard_negatives(
     count: int = 5,
     ranks: tuple[int, int] = (1, 50),
     share: float = 0.95,
+    progress: Progress | None = None,
 ) -> list[HardNegatives]:
     """Find hard negatives: texts of a corpus that are near a pair's query, but less near than its positive.
 
@@ -79,6 +82,7 @@ def find_hard_negatives(
             rank; of several copies of another text only the nearest has one.
         share: the largest cosine of a negative, as a share of the positive's cosine c, that is
             c - (1 - share) |c|. If a query has several positives, the smallest of their cosines counts.
+        progress: shows how many texts are encoded and searched; by default nothing is shown.
 
     Returns:
         a ``HardNegatives`` for each pair, in the order of the pairs.
@@ -90,6 +94,8 @@ def find_hard_negatives(
 
     A pair gets no negatives if the vector of one of its texts is zero.
     """
+    check_progress(progress)
+    shown = progress or Silent()
     first, last = _checked_ranks(ranks)
     count, share = checked_whole_number(count, "count", 1), checked_number(share, "share")
     if not 0 < share <= 1:
@@ -99,16 +105,22 @@ def find_hard_negatives(
     check_not_blank(corpus, "corpus")
     check_not_blank((query for query, _ in all_pairs), "the query of pairs")
     check_not_blank((positive for _, positive in all_pairs), "the positive of pairs")
-    queries, x = distinct_unit_vectors(encoder, (query for query, _ in all_pairs), "query", "pairs")
-    texts, y = distinct_unit_vectors(encoder, corpus, "document", "corpus")
+    queries, x = distinct_unit_vectors(
+        encoder, (query for query, _ in all_pairs), "query", "pairs", unit="queries", progress=shown
+    )
+    texts, y = distinct_unit_vectors(encoder, corpus, "document", "corpus", progress=shown)
     positives = _as_in_corpus([positive for _, positive in all_pairs], texts)
-    distinct_positives, z = distinct_unit_vectors(encoder, positives, "document", "pairs")
+    distinct_positives, z = distinct_unit_vectors(
+        encoder, positives, "document", "pairs", unit="positives", progress=shown
+    )
     query_numbers = {query: number for number, query in enumerate(queries)}
     positive_numbers = {positive: number for number, positive in enumerate(distinct_positives)}
 
     # 1. The texts nearest to each query, without its positives, the query itself and copies.
     own, text_keys = _own_keys(all_pairs, query_numbers), np.stack(copy_keys(texts), axis=1)
-    neighbours, _ = without_own_texts(one_way_search(x, y, last + SPARE), last, x, y, own, text_keys)
+    with shown.task("search", len(x), "queries") as bar:
+        nearest_texts = one_way_search(x, y, last + SPARE, advance=bar.advance)
+    neighbours, _ = without_own_texts(nearest_texts, last, x, y, own, text_keys)
 
     # 2. The lowest cosine of a query with its positives. Texts with zero vectors have no number.
     pair_query = np.array([query_numbers.get(query, -1) for query, _ in all_pairs])

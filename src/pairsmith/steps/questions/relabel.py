@@ -19,7 +19,7 @@ from pairsmith.data.questions import RELABELLED, GeneratedQuestion, read_generat
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.data.squad import open_questions
-from pairsmith.methods.quip.method import label_questions
+from pairsmith.methods.quip.method import add_labels, label_questions
 from pairsmith.metrics.squad import exact_match, f1
 from pairsmith.models.heads import require_reader
 from pairsmith.models.reader import load_reader
@@ -113,7 +113,7 @@ def _load_teacher(
     teacher = load_reader(settings.model, **load_options(settings))
 
     def answer(shard: RecordShard[GeneratedQuestion], advance: Advance) -> RowsAndRejects:
-        labelled = label_questions(
+        labelled = add_labels(
             shard.records,
             teacher,
             top=settings.top,
