@@ -115,6 +115,29 @@ def resampled(
     return [np.concatenate(values) for values in by_measure]
 
 
+def resampled_rows(
+    gold: Sequence[int],
+    predicted: Sequence[int],
+    labels: int,
+    measures: Sequence[Callable[[ConfusionCounts], Float64s]],
+    *,
+    draws: int,
+    rng: np.random.Generator,
+) -> list[Float64s]:
+    """The values of measures on bootstrap resamples of n rows: ``(draws,)`` float64 for each measure.
+
+    Unlike in ``resampled``, the rows themselves are drawn, with replacement, so that two classifiers can be
+    compared on the same resamples of the same rows. The other arguments are those of ``confusion_matrix``.
+    """
+    cells = np.asarray(gold, np.int64) * labels + np.asarray(predicted, np.int64)
+    values: Float64s = np.empty((len(measures), draws))
+    for draw in range(draws):
+        rows = rng.integers(0, len(cells), size=len(cells))
+        table = np.bincount(cells[rows], minlength=labels**2).reshape(labels, labels)
+        values[:, draw] = [measure(table) for measure in measures]
+    return list(values)
+
+
 def _over(counts: Float64s, totals: ConfusionCounts) -> Float64s:
     """``counts`` divided by ``totals`` of the same shape; NaN where a total is 0."""
     shares: Float64s = np.full(counts.shape, np.nan)
