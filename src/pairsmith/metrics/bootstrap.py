@@ -67,19 +67,15 @@ def rounded_interval(limits: tuple[float, float] | None) -> list[float] | None:
     return None if limits is None else [round(limit, 4) for limit in limits]
 
 
-def mean_intervals(
-    figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
-) -> dict[str, list[float] | None]:
-    """95 % bootstrap intervals of means over n rows; each resample draws n rows with replacement.
+def mean_draws(figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int) -> dict[str, Float64s]:
+    """The means over bootstrap resamples of n rows, ``(bootstrap,)`` float64 for each name.
+
+    Each resample draws n rows with replacement, the same ones for all names.
 
     Args:
         figures: for each name, the figures of the same n rows, n >= 1.
-        bootstrap: the number of resamples; 0: no intervals.
+        bootstrap: the number of resamples.
         seed: random seed of the resamples.
-
-    Returns:
-        The two limits of each mean's interval, rounded to four decimal places, under ``{name}_ci``; None if
-        there are no resamples.
     """
     values: Float64s = np.array(list(figures.values()), np.float64)  # (names, n)
     count = values.shape[1]
@@ -87,7 +83,19 @@ def mean_intervals(
     draws: Float64s = np.empty((bootstrap, len(figures)))
     for draw in draws:
         draw[:] = values[:, rng.integers(0, count, size=count)].mean(axis=1)
-    return {f"{name}_ci": rounded_interval(interval(draws[:, column])) for column, name in enumerate(figures)}
+    return dict(zip(figures, draws.T, strict=True))
+
+
+def mean_intervals(
+    figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
+) -> dict[str, list[float] | None]:
+    """95 % bootstrap intervals of means over n rows, from the draws of ``mean_draws``.
+
+    The two limits of each mean's interval, rounded to four decimal places, are under ``{name}_ci``; None if
+    there are no resamples.
+    """
+    draws = mean_draws(figures, bootstrap=bootstrap, seed=seed)
+    return {f"{name}_ci": rounded_interval(interval(means)) for name, means in draws.items()}
 
 
 def resampled_sums(counts: NDArray[np.number], *, draws: int, rng: np.random.Generator) -> Float64s:

@@ -1,6 +1,6 @@
 """Accuracy and F1 of a classifier, from its confusion matrix (D14); F1 from counts (Q9, Q10)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,29 @@ def f1_draws(counts: F1Counts, *, draws: int, rng: np.random.Generator) -> Float
     same ones for all figures, sums their counts, and computes F1 from the sums.
     """
     return f1_of_counts(resampled_sums(counts, draws=draws, rng=rng))
+
+
+def resampled_rows(
+    gold: Sequence[int],
+    predicted: Sequence[int],
+    labels: int,
+    measures: Sequence[Callable[[ConfusionCounts], Float64s]],
+    *,
+    draws: int,
+    rng: np.random.Generator,
+) -> list[Float64s]:
+    """The values of measures on bootstrap resamples of n rows: ``(draws,)`` float64 for each measure.
+
+    Unlike in ``resampled_tables`` of ``bootstrap.py``, the rows themselves are drawn, with replacement, so that two classifiers can be
+    compared on the same resamples of the same rows. The other arguments are those of ``confusion_matrix``.
+    """
+    cells = np.asarray(gold, np.int64) * labels + np.asarray(predicted, np.int64)
+    values: Float64s = np.empty((len(measures), draws))
+    for draw in range(draws):
+        rows = rng.integers(0, len(cells), size=len(cells))
+        table = np.bincount(cells[rows], minlength=labels**2).reshape(labels, labels)
+        values[:, draw] = [measure(table) for measure in measures]
+    return list(values)
 
 
 def _over(counts: Float64s, totals: ConfusionCounts) -> Float64s:

@@ -271,13 +271,14 @@ STEPS: StepTable = {
         EvaluateQaSettings,
         "pairsmith.steps.evaluate.qa:evaluate_qa",
         "Evaluate a reader on questions with answers.",
+        checks={"against": _check_folder},
         figures=("exact", "f1", "count"),
     ),
     "evaluate-summaries": Step(
         EvaluateSummariesSettings,
         "pairsmith.steps.evaluate.summaries:evaluate_summaries",
         "Evaluate the summaries that a model writes.",
-        checks={"model": check_summarizer_name},
+        checks={"model": check_summarizer_name, "against": _check_folder},
         figures=(
             *("rouge1", "rouge2", "rougeL", "rougeLsum", "count"),
             *("abstractiveness.written.MEASURE", "abstractiveness.gold.MEASURE"),
@@ -320,6 +321,7 @@ STEPS: StepTable = {
         EvaluateClassificationSettings,
         "pairsmith.steps.evaluate.classification:evaluate_classification",
         "Evaluate a text classifier: accuracy and macro F1, ×100.",
+        checks={"against": _check_folder},
         figures=(
             *("accuracy", "macro_f1", "largest", "count", "blank", "trained_on"),
             *("labels.LABEL.precision", "labels.LABEL.recall", "labels.LABEL.f1"),

@@ -10,7 +10,7 @@ from pairsmith.core.errors import PairsmithError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run
-from pairsmith.steps.evaluate.paired_retrieval import retrieval_differences
+from pairsmith.steps.evaluate.paired import paired_differences, resampled_means
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
@@ -107,7 +107,8 @@ def test_each_difference_is_over_the_same_queries(measured, tmp_path, capsys):
 def test_verdicts_by_hand(each, verdict, limits):
     there = {name: [40.0 + 3 * n for n in range(len(each))] for name in MEASURES}
     figures = {name: [a + b for a, b in zip(values, each, strict=True)] for name, values in there.items()}
-    comparison = retrieval_differences(figures, there, bootstrap=200, seed=0)["map"]
+    own, earlier = (resampled_means(means, bootstrap=200, seed=0) for means in (figures, there))
+    comparison = paired_differences(own, earlier)["map"]
     assert comparison["verdict"] == verdict
     assert comparison["difference"] == sum(each) / len(each)
     assert limits is None or comparison["difference_ci"] == limits

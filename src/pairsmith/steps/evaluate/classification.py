@@ -1,15 +1,18 @@
 """Text classification: does a classifier predict the labels that people gave to texts (D14)?"""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from pairsmith.core.errors import InputError, known_names_hint, one_line
 from pairsmith.core.progress import Progress
 from pairsmith.core.text_width import left_aligned, right_aligned, text_width
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts, renamed, spelled_as
 from pairsmith.methods.dino.evaluation import classification_figures
+from pairsmith.metrics.classification import accuracy, confusion_matrix, macro_f1, resampled_rows
 from pairsmith.models.classifier import choose_classifier
 from pairsmith.models.trained_on import fingerprint_of
 from pairsmith.runs.estimate import Before, Estimate
@@ -19,6 +22,7 @@ from pairsmith.steps.evaluate.classification_settings import (
 )
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.figures import with_interval
+from pairsmith.steps.evaluate.paired import Line, Paired, Resampled
 from pairsmith.steps.evaluate.results import Evaluated, written_by_program
 from pairsmith.steps.planning import count_in_run, text_encoder
 from pairsmith.steps.shared import load_options
@@ -153,8 +157,37 @@ def _plan(settings: EvaluateClassificationSettings, before: Before) -> Estimate:
     return extrapolated(load, texts, count, lambda text: len(text) + 80)
 
 
+def _rows(settings: EvaluateClassificationSettings, rows: LabelledTexts) -> Iterator[dict[str, Any]]:
+    labels = renamed(rows.labels, settings.mapping(), settings.data)
+    for text, label in zip(rows.texts, labels, strict=True):
+        yield {"text": text, "label": label}
+
+
+def _resampled(settings: EvaluateClassificationSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
+    numbers: dict[str, int] = {}
+    gold, predicted = (
+        [numbers.setdefault(line[name], len(numbers)) for line in lines] for name in ("label", "predicted")
+    )
+    measures = {"accuracy": accuracy, "macro_f1": macro_f1}
+    table = confusion_matrix(gold, predicted, len(numbers))
+    rng = np.random.default_rng(settings.seed)
+    drawn = resampled_rows(
+        gold, predicted, len(numbers), list(measures.values()), draws=settings.bootstrap, rng=rng
+    )
+    return {
+        name: Resampled(100.0 * float(measure(table)), 100.0 * draws)
+        for (name, measure), draws in zip(measures.items(), drawn, strict=True)
+    }
+
+
 evaluate_classification = Evaluation(
-    "evaluate classification", _read, _compute, classification_table, _plan, check_labels=_gold_labels
+    "evaluate classification",
+    _read,
+    _compute,
+    classification_table,
+    _plan,
+    check_labels=_gold_labels,
+    paired=Paired("texts", _rows, _resampled),
 )
 """Predicts the labels of labelled texts, and compares them.
 
@@ -168,5 +201,6 @@ label, which is the probability by a trained classifier or, with ``name``, a cos
 - ``largest``: the share ×100 of the most frequent label, which is the accuracy of always predicting it;
 - ``count``: the number of texts; ``blank``: the number of rows left out because their text is blank;
   ``trained_on``: the number of texts that the classifier was trained on;
-- ``by_program``: whether a program wrote the texts.
+- ``by_program``: whether a program wrote the texts;
+- with ``against``: the differences of accuracy and macro F1 from the earlier ones.
 """

@@ -16,8 +16,10 @@ from pairsmith.core.settings import Settings
 from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
-from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, with_evaluation_splits
+from pairsmith.steps.evaluate.paired import Paired, paired_table
+from pairsmith.steps.evaluate.results import AGAINST, Evaluated, evaluate_once, with_evaluation_splits
 from pairsmith.steps.planning import evenly_spaced, timed
+from pairsmith.steps.shared import refuse_sources
 
 S = TypeVar("S", bound=Settings)
 D = TypeVar("D")
@@ -46,6 +48,7 @@ class Evaluation(Generic[S, D]):
         revision: returns the revision of a model, given its name.
         check_labels: raises an error if the data that were read have labels that a model with these labels
             does not know; None if the evaluation has no labels.
+        paired: how it is compared with an earlier evaluation; None if it is not.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Evaluation(Generic[S, D]):
     hashes: Callable[[S, Callable[[], D]], Mapping[str, str]] = _hash_of_data
     revision: Callable[[str], str] = model_revision
     check_labels: Callable[[S, D, Collection[str]], object] | None = None
+    paired: Paired[S, D] | None = None
 
     def check_data(self, settings: S, labels: Collection[str] = ()) -> None:
         """Read the data without the model, and raise an error if they have a fault.
@@ -66,6 +70,8 @@ class Evaluation(Generic[S, D]):
         data = self.read(settings)
         if labels and self.check_labels:
             self.check_labels(settings, data, labels)
+        if self.paired:
+            self.paired.open(self.name, settings, lambda: data)
 
     def __call__(self, settings: S, run: Run) -> dict[str, Any]:
         """Evaluate, write the results into the run's folder, and show a table."""
@@ -73,13 +79,22 @@ class Evaluation(Generic[S, D]):
         read = cache(partial(self.read, settings))
         inputs = self.hashes(settings, read)
         models = {"model": self.revision(getattr(settings, "model", ""))}
+        refuse_sources(run, against=getattr(settings, AGAINST, None))
+        earlier = self.paired.open(self.name, settings, read) if self.paired else None
         return evaluate_once(
             run,
             Identity.of(self.name, settings.deciding(), inputs, models),
             settings,
             lambda: self.compute(settings, read(), run.progress),
-            table=self.table,
+            table=self._table,
+            compare=partial(self.paired.compare, earlier, settings, run) if self.paired else None,
         )
+
+    def _table(self, results: Mapping[str, Any]) -> str:
+        table = self.table(results)
+        if self.paired and AGAINST in results:
+            table += f"\n{paired_table(results[AGAINST], self.paired.rows)}"
+        return table
 
     def plan(self, settings: S, before: Before) -> Estimate:
         """Estimate the cost of the step; raises the same errors as the step."""

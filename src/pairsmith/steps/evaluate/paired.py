@@ -1,17 +1,40 @@
 """Comparison of an evaluation with an earlier one on the same data: differences, intervals and verdicts."""
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from itertools import zip_longest
+from typing import Any, Generic, Self, TypeVar
 
-from pairsmith.core.errors import DamagedError, FolderError, InputError, redacted
+from pairsmith.core.arrays import Float64s
+from pairsmith.core.errors import DamagedError, FolderError, InputError, one_line, redacted
 from pairsmith.core.paths import Place, place, reaching
+from pairsmith.core.settings import Settings
 from pairsmith.core.text_width import left_aligned, text_width
-from pairsmith.runs import model_display_name
-from pairsmith.steps.evaluate.results import PREDICTIONS, RESULTS, EvaluationRecord, is_intact, read_about
+from pairsmith.metrics.bootstrap import interval, mean_draws
+from pairsmith.runs import Run, model_display_name
+from pairsmith.steps.evaluate.results import (
+    FEW_ROWS,
+    PREDICTIONS,
+    RESULTS,
+    EvaluationRecord,
+    is_intact,
+    read_about,
+)
 
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
+
+_WHOLE_RANGE = (-100.0, 100.0)
+"""All possible differences of two figures ×100: the interval if a figure is undefined in every resample."""
+_SHOWN = 60
+"""Largest number of characters of a value in an error message."""
+
+S = TypeVar("S", bound=Settings)
+D = TypeVar("D")
+
+Line = Mapping[str, Any]
+"""A line of ``predictions.jsonl``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +79,16 @@ class EarlierEvaluation:
         """The option that names the folder, for messages."""
         return f"--against {self.folder}"
 
+    def check_settings(self, settings: Settings, names: Iterable[str]) -> None:
+        """Raise a ``FolderError`` unless the settings ``names`` had the same values as in ``settings``."""
+        for name in names:
+            earlier_value, value = self.record.settings.get(name), getattr(settings, name)
+            if earlier_value != value:
+                raise FolderError(
+                    f"{self.option}: measured with {name} {earlier_value}, here it is {value}; the figures "
+                    "depend on it, so give the same value to both evaluations"
+                )
+
     def to_json(self) -> dict[str, Any]:
         """The folder, and the display name of the model that was evaluated, for ``results.json``."""
         model = model_display_name(str(self.results["about"].get("model", "")))
@@ -69,24 +102,137 @@ def predictions_in(folder: Place) -> list[dict[str, Any]]:
         return [json.loads(line) for line in file.read_bytes().splitlines()]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Resampled:
+    """A figure of an evaluation, ×100, with its values on bootstrap resamples of the rows.
+
+    ``draws`` is ``(draws,)`` float64, with NaN for a resample in which the figure is undefined.
+    """
+
+    value: float
+    draws: Float64s
+
+
+def resampled_means(
+    figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
+) -> dict[str, Resampled]:
+    """The means of figures of the same n rows, n >= 1, by name; see ``mean_draws`` for the resamples."""
+    draws = mean_draws(figures, bootstrap=bootstrap, seed=seed)
+    return {name: Resampled(math.fsum(values) / len(values), draws[name]) for name, values in figures.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Paired(Generic[S, D]):
+    """How an evaluation is compared with an earlier one on the same rows.
+
+    Attributes:
+        rows: what the rows are called, such as ``questions``.
+        rows_of: the rows of the data, in the order of ``predictions.jsonl``. Each has the fields of its line
+            that do not depend on the model.
+        figures: the figures to compare, by name, from the lines of ``predictions.jsonl``. Two calls with the
+            same number of lines draw the same resamples, which depend on ``bootstrap`` and ``seed`` of the
+            settings alone.
+        same: the names of settings that must have the same values in both evaluations.
+    """
+
+    rows: str
+    rows_of: Callable[[S, D], Iterable[Mapping[str, Any]]]
+    figures: Callable[[S, Sequence[Line]], Mapping[str, Resampled]]
+    same: Sequence[str] = ()
+
+    def open(self, step: str, settings: S, read: Callable[[], D]) -> EarlierEvaluation | None:
+        """The evaluation by ``step`` that the setting ``against`` names, if any; ``read`` reads the data.
+
+        Raises:
+            FolderError: it was evaluated on other rows, or with other settings; further faults are those of
+                ``EarlierEvaluation.open``.
+        """
+        against = getattr(settings, "against", None)
+        if against is None:
+            return None
+        earlier = EarlierEvaluation.open(against, step)
+        earlier.check_settings(settings, self.same)
+        rows, lines = list(self.rows_of(settings, read())), predictions_in(earlier.folder)
+        for number, (row, line) in enumerate(zip_longest(rows, lines), start=1):
+            if fault := _difference(row, line):
+                raise FolderError(
+                    f"{earlier.option}: measured on other {self.rows} (there {len(lines):,}, here "
+                    f"{len(rows):,}): row {number:,} {fault}; give a result on the same rows in the same "
+                    "order, or first evaluate its model on these data"
+                )
+        return earlier
+
+    def compare(self, earlier: EarlierEvaluation | None, settings: S, run: Run) -> dict[str, Any] | None:
+        """The finished evaluation in the run's folder minus the earlier one, for ``results.json``."""
+        if earlier is None:
+            return None
+        own, others = predictions_in(run.out), predictions_in(earlier.folder)
+        warn_of_few(len(own), self.rows, run)
+        differences = paired_differences(self.figures(settings, own), self.figures(settings, others))
+        return earlier.to_json() | differences
+
+
+def _difference(row: Mapping[str, Any] | None, line: Line | None) -> str:
+    """How the row of a line of predictions differs from ``row``; empty if it is the same."""
+    if row is None or line is None:
+        return f"is missing {'here' if row is None else 'there'}"
+    for name, value in row.items():
+        if line.get(name) != value:
+            there, here = (one_line(str(text))[:_SHOWN] for text in (line.get(name), value))
+            return f"has the {name} {there!r} there, {here!r} here"
+    return ""
+
+
+def warn_of_few(count: int, rows: str, run: Run) -> None:
+    """Warn if a comparison is over few rows; ``rows`` are what they are called, such as ``queries``."""
+    if count < FEW_ROWS:
+        run.progress.say(
+            f"{count} {rows} are few, which makes the intervals too narrow: take better or worse as a hint "
+            "only"
+        )
+
+
+def paired_differences(
+    figures: Mapping[str, Resampled], earlier: Mapping[str, Resampled]
+) -> dict[str, dict[str, Any]]:
+    """The ``figures`` minus those of an earlier evaluation, for ``results.json``, see ``with_verdict``.
+
+    Both have to be drawn over the same resamples, so that hard and easy rows affect both alike. A figure that
+    only one of them has is left out.
+    """
+    return {
+        name: with_verdict(
+            figure.value - earlier[name].value,
+            interval(figure.draws - earlier[name].draws) or _WHOLE_RANGE,
+        )
+        for name, figure in figures.items()
+        if name in earlier
+    }
+
+
 def with_verdict(difference: float, limits: tuple[float, float]) -> dict[str, Any]:
     """A difference, the limits of its 95 % interval (both ×100), and a verdict, for ``results.json``.
 
     The ``verdict`` is ``BETTER`` or ``WORSE``, or ``NOISE`` if the interval contains 0.
     """
-    low, high = (round(limit, 4) for limit in limits)
+    low, high = (round(limit, 4) + 0.0 for limit in limits)  # -0.0 becomes 0.0
     return {
-        "difference": round(difference, 4),
+        "difference": round(difference, 4) + 0.0,
         "difference_ci": [low, high],
         "verdict": BETTER if low > 0 else WORSE if high < 0 else NOISE,
     }
 
 
-def paired_table(against: Mapping[str, Any], rows: str, figures: Mapping[str, Mapping[str, Any]]) -> str:
+def paired_table(
+    against: Mapping[str, Any], rows: str, figures: Mapping[str, Mapping[str, Any]] | None = None
+) -> str:
     """Differences, as ``with_verdict`` returns them, as a text table with a line for each.
 
     ``against`` is the comparison in ``results.json``; ``rows`` names the items that both evaluations share.
+    ``figures`` are the differences by the names to show; None: those of ``against``, by their own names.
     """
+    if figures is None:
+        figures = {name: figure for name, figure in against.items() if isinstance(figure, Mapping)}
     width = max(13, *map(text_width, figures)) + 1
     lines = [f"compared with {against['folder']} ({against['model']}), over the same {rows}"]
     lines.append(f"{'difference':<{width}}{'×100':>6}  (95 %)")

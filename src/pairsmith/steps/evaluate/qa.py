@@ -1,7 +1,7 @@
 """Question answering: exact match and F1 of the answers of a reader or a student (M11, Q7)."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.storage import JSON, hash_json
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.figures import with_interval
+from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_means
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.steps.planning import count_in_run
@@ -154,10 +155,22 @@ def _plan(settings: EvaluateQaSettings, before: Before) -> Estimate:
     )
 
 
-evaluate_qa = Evaluation("evaluate qa", _read, _compute, qa_table, _plan, _hash)
+def _rows(_: EvaluateQaSettings, questions: Sequence[Question]) -> Iterator[dict[str, Any]]:
+    for question in _with_answers(questions):
+        yield {"id": question.id, "question": question.question, "answers": list(question.golds)}
+
+
+def _resampled(settings: EvaluateQaSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
+    figures = {name: [100.0 * line[name] for line in lines] for name in ("exact", "f1")}
+    return resampled_means(figures, bootstrap=settings.bootstrap, seed=settings.seed)
+
+
+evaluate_qa = Evaluation(
+    "evaluate qa", _read, _compute, qa_table, _plan, _hash, paired=Paired("questions", _rows, _resampled)
+)
 """Evaluates a reader or a student on questions.
 
 ``predictions.jsonl`` has a line for each question (see ``Answered``). ``results.json`` has the exact match
-(``exact``) and ``f1``, ×100, each with its 95 % interval (``exact_ci``, ``f1_ci``), and the number of
-questions (``count``).
+(``exact``) and ``f1``, ×100, each with its 95 % interval (``exact_ci``, ``f1_ci``), the number of questions
+(``count``) and, with ``against``, the differences of both figures from the earlier ones.
 """

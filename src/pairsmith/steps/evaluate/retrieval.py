@@ -27,9 +27,15 @@ from pairsmith.runs.identity import Identity
 from pairsmith.search.bm25 import bm25_revision
 from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, extrapolated
 from pairsmith.steps.evaluate.figures import with_interval
-from pairsmith.steps.evaluate.paired import EarlierEvaluation, paired_table
-from pairsmith.steps.evaluate.paired_retrieval import earlier_retrieval, figures_in, retrieval_differences
-from pairsmith.steps.evaluate.results import FEW_ROWS, Evaluated, evaluate_once, written_by_program
+from pairsmith.steps.evaluate.paired import (
+    EarlierEvaluation,
+    paired_differences,
+    paired_table,
+    resampled_means,
+    warn_of_few,
+)
+from pairsmith.steps.evaluate.paired_retrieval import earlier_retrieval, figures_in
+from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, written_by_program
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, kept_vectors, ranked_grades, retrieve, searcher
 from pairsmith.steps.kept_vectors import remove_vectors
@@ -49,7 +55,8 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
       (``ndcg@10_ci``);
     - the numbers of ``queries`` and ``documents``, and whether a program wrote the queries (``by_program``);
     - ``faults``: the number of queries that could not be used, by reason;
-    - with ``against``, under this name: the differences from the earlier results (``retrieval_differences``).
+    - with ``against``, under this name: for each measure the difference from the earlier results
+      (``paired_differences``).
 
     ``predictions.jsonl`` has a line for each query, with its figures ×100 and the first documents that were
     retrieved. The documents' vectors are kept in the folder ``vectors`` of the settings or, without it, in
@@ -130,14 +137,14 @@ def _compared_with(
     """The comparison with the earlier evaluation; None if there is none."""
     if earlier is None:
         return None
-    if len(data.queries) < FEW_ROWS:
-        run.progress.say(
-            f"{len(data.queries)} queries are few, which makes the intervals too narrow: take better or "
-            "worse as a hint only"
+    warn_of_few(len(data.queries), "queries", run)
+    own, others = (
+        resampled_means(
+            figures_in(folder, list(data.queries)), bootstrap=settings.bootstrap, seed=settings.seed
         )
-    own, others = (figures_in(folder, list(data.queries)) for folder in (run.out, earlier.folder))
-    differences = retrieval_differences(own, others, bootstrap=settings.bootstrap, seed=settings.seed)
-    return earlier.to_json() | differences
+        for folder in (run.out, earlier.folder)
+    )
+    return earlier.to_json() | paired_differences(own, others)
 
 
 def figures_of_queries(data: RetrievalSet, rankings: Rankings) -> dict[str, list[float]]:
@@ -169,7 +176,7 @@ def retrieval_table(results: Mapping[str, Any]) -> str:
     lines = [f"{name:<14}{with_interval(results, name)}" for name in MEASURES]
     comparison = []
     if against := results.get("against"):
-        comparison = [paired_table(against, "queries", {name: against[name] for name in MEASURES})]
+        comparison = [paired_table(against, "queries")]
     return "\n".join([head, f"{'measure':<14}{'×100':>6}  (95 %)", *lines, *comparison])
 
 

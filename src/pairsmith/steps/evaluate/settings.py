@@ -19,6 +19,15 @@ Bootstraps = Annotated[
     ),
 ]
 BootstrapSeed = Annotated[int, Field(ge=0, description="Seed of the bootstrap resamples.")]
+Against = Annotated[
+    str | None,
+    Field(
+        description="Folder of an earlier result of this command on the same rows. The results then also "
+        "show how much the figures differ from the earlier ones, with a 95 % interval over the rows, and "
+        "whether they are better, worse or within noise.",
+        json_schema_extra=BY_CONTENT,
+    ),
+]
 
 
 def refuse_without_resamples(against: str | None, bootstrap: int) -> None:
@@ -152,10 +161,16 @@ class EvaluateQaSettings(Settings):
         description="Largest number of tokens of an input: question and text together, or the text alone "
         "with a folder that infuse wrote. Longer texts are cut into windows. Unset: the model's own limit.",
     )
+    against: Against = None
     bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
+
+    @model_validator(mode="after")
+    def _resamples_to_compare(self) -> Self:
+        refuse_without_resamples(self.against, self.bootstrap)
+        return self
 
 
 class EvaluateSummariesSettings(Settings):
@@ -199,10 +214,16 @@ class EvaluateSummariesSettings(Settings):
         description="Number of documents processed at once, each with all its beams.",
         json_schema_extra=NO_EFFECT,
     )
+    against: Against = None
     bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
+
+    @model_validator(mode="after")
+    def _resamples_to_compare(self) -> Self:
+        refuse_without_resamples(self.against, self.bootstrap)
+        return self
 
 
 LEAD = "lead:"

@@ -1,6 +1,6 @@
 """Summarisation: ROUGE against human summaries, and the share copied from the documents (M11)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -23,6 +23,7 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.storage import hash_json
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.figures import with_interval
+from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_means
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, lead_count
 from pairsmith.steps.planning import count_in_run
@@ -173,9 +174,28 @@ def _plan(settings: EvaluateSummariesSettings, before: Before) -> Estimate:
     )
 
 
-evaluate_summaries = Evaluation("evaluate summaries", _read, _compute, summary_table, _plan, _hash, _revision)
+def _rows(_: EvaluateSummariesSettings, documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
+    for document in documents:
+        yield {"id": document.id, "reference": document.summary}
+
+
+def _resampled(settings: EvaluateSummariesSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
+    figures = {"rougeL": [line["rougeL"] for line in lines]}
+    return resampled_means(figures, bootstrap=settings.bootstrap, seed=settings.seed)
+
+
+evaluate_summaries = Evaluation(
+    "evaluate summaries",
+    _read,
+    _compute,
+    summary_table,
+    _plan,
+    _hash,
+    _revision,
+    paired=Paired("documents", _rows, _resampled, same=("words",)),
+)
 """Generates summaries and compares them with the reference summaries.
 
 ``results.json`` has what ``summary_figures`` returns. ``predictions.jsonl`` has a line for each document: its
-id, the generated summary, the reference summary, and their ROUGE-L (``rougeL``).
+id, the generated summary, the reference summary, and their ROUGE-L (``rougeL``), which ``against`` compares.
 """

@@ -220,7 +220,7 @@ def comparison_table(results: Mapping[str, Any]) -> Table | None:
         return None
     folder, model = (str(earlier.get(name, "")) for name in ("folder", "model"))
     name = folder.partition("?")[0].rstrip("/").rpartition("/")[2]  # works for a URL without its package, too
-    what, items = "a mean over the same queries", "queries"
+    what, items = "between figures over the same rows", "rows"
     if "suites" in earlier:
         what, items = "between correlations over the same pairs", "pairs"
     return Table(

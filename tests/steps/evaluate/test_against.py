@@ -1,0 +1,261 @@
+"""The option ``--against`` of evaluations: differences from an earlier result on the same rows."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+from tests.tiny_bart import write_documents
+
+from pairsmith.cli.app import main
+from pairsmith.core.errors import FolderError
+from pairsmith.core.progress import Progress, Silent
+from pairsmith.metrics.classification import accuracy, confusion_matrix, macro_f1
+from pairsmith.runs import Run
+from pairsmith.steps.evaluate import classification, qa
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
+from pairsmith.steps.evaluate.settings import EvaluateQaSettings, EvaluateSummariesSettings
+from pairsmith.steps.evaluate.summaries import evaluate_summaries
+
+pytestmark = pytest.mark.slow
+
+GOLD = ["red", "blue", "green", "grey", "black", "white"]
+
+
+def lines(out):
+    return [json.loads(line) for line in (out / "predictions.jsonl").read_text().splitlines()]
+
+
+def limits_by_numpy(figure, own, earlier, bootstrap, seed):
+    """The interval of a difference; ``figure`` is computed from the drawn rows of each evaluation."""
+    rng, draws = np.random.default_rng(seed), []
+    for _ in range(bootstrap):
+        rows = rng.integers(0, len(own), size=len(own))
+        draws.append(figure([own[row] for row in rows]) - figure([earlier[row] for row in rows]))
+    return np.nanpercentile(draws, [2.5, 97.5])
+
+
+def check(results, name, figure, own, earlier, *, bootstrap=200, seed=0):
+    difference = results["against"][name]
+    assert difference["difference"] == pytest.approx(figure(own) - figure(earlier), abs=1e-3)
+    limits = limits_by_numpy(figure, own, earlier, bootstrap, seed)
+    assert difference["difference_ci"] == pytest.approx(list(limits), abs=1e-3)
+
+
+# Answers to questions
+
+
+def write_questions(path, gold=GOLD):
+    rows = (
+        {
+            "id": f"q{number}",
+            "question": f"What is in box {number}?",
+            "context": f"In box {number} is a {answer} ball.",
+            "answers": {"text": [answer], "answer_start": [len(f"In box {number} is a ")]},
+        }
+        for number, answer in enumerate(gold)
+    )
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def answering(monkeypatch, tiny_bert, tmp_path):
+    """Evaluate answers that are given, in the place of a model's."""
+
+    def evaluate(answers, out, progress=None, **more):
+        def answerer(settings, progress):
+            return lambda questions: [
+                qa.Answered.of(question, answer) for question, answer in zip(questions, answers, strict=True)
+            ]
+
+        monkeypatch.setattr(qa, "answerer", answerer)
+        given = {"data": str(tmp_path / "questions.jsonl"), "bootstrap": 200} | more
+        settings = EvaluateQaSettings(model=str(tiny_bert), device="cpu", **given)
+        return qa.evaluate_qa(settings, Run(out, progress or Silent()))
+
+    write_questions(tmp_path / "questions.jsonl")
+    return evaluate
+
+
+def test_answers_are_compared_question_by_question(answering, tmp_path, capsys):
+    # Four of six are exact, and one half right (F1 of "a dark grey" and "grey": 2/3), after two of six.
+    before, after = tmp_path / "before", tmp_path / "after"
+    answering(["red", "blue", "no", "no", "no", "no"], before)
+    results = answering(
+        ["red", "blue", "green", "a dark grey", "black", "no"], after, Progress(), against=str(before), seed=3
+    )
+    against = results["against"]
+    assert list(against) == ["folder", "model", "exact", "f1"]
+    assert against["folder"] == str(before)
+    assert against["exact"]["difference"] == pytest.approx(100 * 2 / 6, abs=1e-4)
+    assert against["f1"]["difference"] == pytest.approx(100 * (2 + 2 / 3) / 6, abs=1e-3)
+    for name in ("exact", "f1"):
+
+        def mean(rows, name=name):
+            return 100 * np.mean([row[name] for row in rows])
+
+        check(results, name, mean, lines(after), lines(before), seed=3)
+    assert json.loads((after / "results.json").read_text()) == results
+    said = capsys.readouterr()
+    low, high = against["f1"]["difference_ci"]
+    assert f"compared with {before} (bert), over the same questions" in said.out
+    assert f"f1            +44.44  [{low:+.2f}, {high:+.2f}]  {against['f1']['verdict']}" in said.out
+    assert "6 questions are few, which makes the intervals too narrow" in said.err
+    assert "compared with before (bert), over the same questions" in (after / "README.md").read_text()
+    same = answering(["red", "blue", "no", "no", "no", "no"], tmp_path / "same", against=str(before))
+    assert same["against"]["f1"] == {
+        "difference": 0.0, "difference_ci": [0.0, 0.0], "verdict": "within noise",
+    }  # fmt: skip
+    assert "against" not in answering(GOLD, after, seed=3)  # finished, and asked for no comparison
+
+
+def test_results_on_other_rows_are_refused_before_the_model_answers(answering, tmp_path):
+    before = tmp_path / "before"
+    answering(GOLD, before)
+
+    def refused(said, gold, against=before):
+        write_questions(tmp_path / "questions.jsonl", gold)
+        with pytest.raises(FolderError) as error:
+            answering([], tmp_path / "out", against=str(against))
+        assert said in str(error.value)
+        assert not (tmp_path / "out").exists()
+
+    advice = "give a result on the same rows in the same order, or first evaluate its model on these data"
+    refused(
+        f"--against {before}: measured on other questions (there 6, here 6): row 2 has the answers \"['blue']\" "
+        f"there, \"['green']\" here; {advice}",
+        ["red", "green", "blue", *GOLD[3:]],
+    )
+    refused("(there 6, here 5): row 6 is missing here", GOLD[:5])
+    refused("(there 6, here 7): row 7 is missing there", [*GOLD, "pink"])
+    refused("give a folder that evaluate qa wrote", GOLD, against=tmp_path)
+    write_questions(tmp_path / "questions.jsonl")
+    with pytest.raises(FolderError, match="is what --against reads; give another folder as --out"):
+        answering(GOLD, before, against=str(before))
+
+
+@pytest.mark.parametrize(
+    "model", [EvaluateQaSettings, EvaluateSummariesSettings, EvaluateClassificationSettings]
+)
+def test_a_comparison_needs_resamples(model):
+    with pytest.raises(ValueError, match="against needs resamples for its intervals"):
+        model(model="m", data="d", against="a", bootstrap=0)
+
+
+# Summaries
+
+
+def summaries(model, data, out, **more):
+    settings = EvaluateSummariesSettings(model=model, data=data, bootstrap=200, **more)
+    return evaluate_summaries(settings, Run(out, Silent()))
+
+
+def test_summaries_are_compared_document_by_document(tmp_path):
+    data = write_documents(tmp_path / "documents.jsonl", range(5))
+    before, after = tmp_path / "before", tmp_path / "after"
+    summaries("lead:1", data, before)
+    results = summaries("lead:2", data, after, against=str(before))
+    assert list(results["against"]) == ["folder", "model", "rougeL"]
+    check(
+        results,
+        "rougeL",
+        lambda rows: np.mean([row["rougeL"] for row in rows]),
+        lines(after),
+        lines(before),
+    )
+    with pytest.raises(FolderError, match="measured with words english, here it is any"):
+        summaries("lead:2", data, tmp_path / "any", against=str(before), words="any")
+    with pytest.raises(FolderError, match=r"other documents \(there 5, here 3\): row 4 is missing here"):
+        summaries("lead:2", data, tmp_path / "fewer", against=str(before), limit=3)
+
+
+def exit_code(*words):
+    with pytest.raises(SystemExit) as end:
+        main([str(word) for word in words])
+    return end.value.code
+
+
+def test_a_recipe_compares_its_steps(tmp_path, capsys):
+    write_documents(tmp_path / "documents.jsonl", range(5))
+
+    def write(**second):
+        given = {"data": "./documents.jsonl", "bootstrap": 100}
+        steps = [
+            {"name": name, "step": "evaluate-summaries", "settings": given | settings}
+            for name, settings in (("one", {"model": "lead:1"}), ("two", {"model": "lead:2", **second}))
+        ]
+        results = {"gain": "two/against.rougeL.difference"}
+        recipe = {"name": "leads", "description": "Compare.", "steps": steps, "results": results}
+        (tmp_path / "leads.yaml").write_text(yaml.safe_dump(recipe))
+        return str(tmp_path / "leads.yaml")
+
+    recipe = write(against="@one")
+    assert exit_code("plan", recipe) == 0
+    assert exit_code("run", recipe, "--out", tmp_path / "out") == 0
+    results = json.loads((tmp_path / "out" / "two" / "results.json").read_text())
+    own, earlier = (
+        json.loads((tmp_path / "out" / name / "results.json").read_text())["rougeL"]
+        for name in ("one", "two")
+    )
+    assert results["against"]["rougeL"]["difference"] == pytest.approx(earlier - own, abs=1e-3)
+    assert exit_code("run", write(against="nowhere"), "--out", tmp_path / "new") == 2
+    assert "nowhere does not exist" in capsys.readouterr().err
+    write_documents(tmp_path / "documents.jsonl", range(4))
+    earlier_folder = str(tmp_path / "out" / "one")
+    assert exit_code("run", write(against=earlier_folder), "--out", tmp_path / "new") == 2
+    assert "row 5 is missing here" in capsys.readouterr().err
+    assert not (tmp_path / "new" / "one").exists()
+
+
+# Labels of texts
+
+
+@pytest.fixture
+def labelling(monkeypatch, tiny_bert):
+    """Evaluate labels that are given, in the place of a classifier's."""
+
+    def evaluate(predicted, data, out, **more):
+        names = sorted({"bad", "good", "so-so", *predicted})
+        scores = np.array([[float(name == label) for name in names] for label in predicted])
+        classifier = SimpleNamespace(
+            labels=names, trained_on=frozenset(), confidences=lambda texts, batch_size, advance: scores
+        )
+        monkeypatch.setattr(classification, "choose_classifier", lambda *given, **options: classifier)
+        settings = EvaluateClassificationSettings(
+            model=str(tiny_bert), data=str(data), device="cpu", bootstrap=200, **more
+        )
+        return classification.evaluate_classification(settings, Run(out, Silent()))
+
+    return evaluate
+
+
+def test_labels_are_compared_text_by_text(labelling, tmp_path):
+    gold = ["good", "bad", "good", "bad", "so-so", "good", "bad", "so-so"]
+    data = tmp_path / "texts.tsv"
+    rows = [f"text {number}\t{label}\n" for number, label in enumerate(gold)]
+    data.write_text("text\tlabel\n" + "".join(rows))
+    before, after = tmp_path / "before", tmp_path / "after"
+    labelling(["good"] * 6 + ["bad", "fair"], data, before)
+    results = labelling(
+        [*gold[:6], "good", "good"], data, after, against=str(before), name=["good=g", "bad=b"], seed=5
+    )
+    assert list(results["against"]) == ["folder", "model", "accuracy", "macro_f1"]
+    assert results["against"]["accuracy"]["difference"] == 25.0  # six of eight after four of eight
+
+    def by(measure):
+        def figure(rows):
+            names = sorted({row[key] for row in rows for key in ("label", "predicted")})
+            of = [[names.index(row[key]) for row in rows] for key in ("label", "predicted")]
+            return 100 * float(measure(confusion_matrix(*of, len(names))))
+
+        return figure
+
+    for name, measure in (("accuracy", accuracy), ("macro_f1", macro_f1)):
+        check(results, name, by(measure), lines(after), lines(before), seed=5)
+    data.write_text("text\tlabel\n" + "".join([rows[0], rows[1].replace("bad", "good"), *rows[2:]]))
+    with pytest.raises(
+        FolderError, match=r"\(there 8, here 8\): row 2 has the label 'bad' there, 'good' here"
+    ):
+        labelling(gold, data, tmp_path / "other", against=str(before))
