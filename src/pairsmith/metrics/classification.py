@@ -94,8 +94,9 @@ def resampled_rows(
 ) -> list[Float64s]:
     """The values of measures on bootstrap resamples of n rows: ``(draws,)`` float64 for each measure.
 
-    Unlike in ``resampled_tables`` of ``bootstrap.py``, the rows themselves are drawn, with replacement, so that two classifiers can be
-    compared on the same resamples of the same rows. The other arguments are those of ``confusion_matrix``.
+    Unlike in ``resampled_tables`` of ``bootstrap.py``, the rows themselves are drawn, with replacement, so
+    that two classifiers can be compared on the same resamples of the same rows. The other arguments are those
+    of ``confusion_matrix``.
     """
     cells = np.asarray(gold, np.int64) * labels + np.asarray(predicted, np.int64)
     values: Float64s = np.empty((len(measures), draws))
