@@ -135,7 +135,11 @@ def test_ranks_that_finished_earlier_work_are_waited_for(job, work):
 
     assert [run(number, 1)[0] for number in (0, 1)] == [[0, 3], [1]]
     made, lines = run(2, 3)
-    assert (made, lines[-1]) == ([2], "rank 2 of 3 has made its share; not finished yet: 0, 1")
+    assert made == [2]
+    assert lines[-1] == (
+        "rank 2 of 3 has made its share; not finished yet: 0, 1 "
+        "(other inputs or settings: 0, 1; start them again with these)"
+    )
     assert [run(number, 3)[0] for number in (1, 0)] == [[1], [0, 3]]
     folder = DatasetFolder.open(job.out)
     assert folder.rows == 4 * 3

@@ -45,11 +45,14 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     if share is None:
         return
     folders = [run.out / Rank(number, rank.size).name for number in range(rank.size)]
-    # Another rank's share may be that of earlier work, from before inputs or texts were added.
-    missing = [number for number, other in enumerate(several(_finished_share, folders)) if other != share]
+    shares = list(several(_finished_share, folders))
+    missing = [number for number, other in enumerate(shares) if other != share]
     if missing:
-        names = few_numbers(missing)
-        run.progress.say(f"rank {rank.number} of {rank.size} has made its share; not finished yet: {names}")
+        state = f"not finished yet: {few_numbers(missing)}"
+        # Their shares may be of work that has grown since.
+        if differing := [number for number in missing if shares[number] is not None]:
+            state += f" (other inputs or settings: {few_numbers(differing)}; start them again with these)"
+        run.progress.say(f"rank {rank.number} of {rank.size} has made its share; {state}")
         return
     try:
         work(settings, run)

@@ -66,7 +66,7 @@ def resolve_dtype(settings: S, run: Run | None = None) -> S:
     chosen_device = device if device.startswith("cuda") else pick_device(device)
     begun = None
     if dtype == "auto" and run and run.kept and not run.fresh:
-        begun = _begun(run.out) or _begun(run.job_folder)
+        begun = _begun_dtype(run.out) or _begun_dtype(run.job_folder)
     precision = begun or pick_dtype(dtype, chosen_device)
     served = str(getattr(settings, "model", "")).startswith(("http://", "https://"))
     slow = chosen_device == "cpu" and precision != "float32" and not multiplies_fast(precision, "cpu")
@@ -79,7 +79,7 @@ def resolve_dtype(settings: S, run: Run | None = None) -> S:
     return settings.model_copy(update={"dtype": precision})
 
 
-def _begun(folder: Place) -> str | None:
+def _begun_dtype(folder: Place) -> str | None:
     """The number format that the work in a folder was begun in; None without such work."""
     dtype = begun_with(folder, "dtype")
     return dtype if dtype in ("float32", "bfloat16", "float16") else None
