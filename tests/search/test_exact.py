@@ -165,8 +165,8 @@ def test_a_gpu_does_not_round_within_sums(monkeypatch):
 
 @settings(max_examples=40, deadline=None)
 @given(
-    rows=st.integers(1, 400),
-    columns=st.integers(1, 400),
+    rows=st.integers(1, 250),
+    columns=st.integers(1, 250),
     width=st.sampled_from([1, 2, 8, 48]),
     k=st.integers(1, 30),
     seed=st.integers(0, 2**31),
@@ -178,7 +178,7 @@ def test_any_shape_with_many_equal_vectors(rows, columns, width, k, seed, copies
     x, y = unit(rows, width, seed, copies), unit(columns, width, seed + 1, copies)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shortlist, "GROUP", group)
-        patch.setattr(shortlist, "TILE", (4 * group, 8 * group))
+        patch.setattr(shortlist, "TILE", (2 * group, 4 * group))
         of_x, of_y = two_way_search(x, y, k, memory=2**12, short=short)
     check(of_x, x, y, k)
     check(of_y, y, x, k)

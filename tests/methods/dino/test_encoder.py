@@ -218,6 +218,30 @@ def test_another_training_in_its_folder_is_refused(trained, tiny_gpt2, data):
         train_encoder(settings(tiny_gpt2, data, epochs=6, seed=2), Run(trained, Silent()))
 
 
+# 13 steps, a look at the validation pairs every 4, a checkpoint every 4; the tiny models have dropout.
+STOPPED = {"epochs": 3, "max_steps": 13, "checkpoint_steps": 4}
+
+
+@pytest.fixture(scope="module")
+def whole_gpt2(tiny_gpt2, data, tmp_path_factory):
+    """Trained without a stop."""
+    return train_encoder(
+        settings(tiny_gpt2, data, **STOPPED), Run(tmp_path_factory.mktemp("gpt2") / "whole", Silent())
+    )
+
+
+@pytest.fixture(scope="module")
+def whole_bert(tiny_bert, data, tmp_path_factory):
+    return train_encoder(
+        settings(tiny_bert, data, **STOPPED), Run(tmp_path_factory.mktemp("bert") / "whole", Silent())
+    )
+
+
+def same_weights(*folders):
+    one, other = (load_file(folder / "model.safetensors") for folder in folders)
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
 class Stopped(Exception):  # noqa: N818 - it is no error
     pass
 
@@ -239,7 +263,7 @@ def stop_at(monkeypatch, step, *, while_saving=False):
     [
         pytest.param("tiny_gpt2", 2, False, marks=pytest.mark.long),
         ("tiny_gpt2", 8, False),
-        pytest.param("tiny_gpt2", 17, False, marks=pytest.mark.long),
+        pytest.param("tiny_gpt2", 13, False, marks=pytest.mark.long),
         pytest.param("tiny_bert", 11, False, marks=pytest.mark.long),
         ("tiny_bert", 8, True),
     ],
@@ -247,31 +271,28 @@ def stop_at(monkeypatch, step, *, while_saving=False):
 def test_a_stopped_training_goes_on_to_the_same_weights(
     model, step, while_saving, data, tmp_path, monkeypatch, request, capsys
 ):
-    # 17 steps, a look at the validation pairs every 4, a checkpoint every 4; the tiny models have dropout.
-    given = settings(request.getfixturevalue(model), data, epochs=3, max_steps=17, checkpoint_steps=4)
-    train_encoder(given, Run(tmp_path / "whole", Silent()))
+    given = settings(request.getfixturevalue(model), data, **STOPPED)
+    whole = request.getfixturevalue(f"whole_{model.removeprefix('tiny_')}")
     with monkeypatch.context() as patch:
         stop_at(patch, step, while_saving=while_saving)
         with pytest.raises(Stopped):
             train_encoder(given, Run(tmp_path / "stopped", Silent()))
     train_encoder(given, Run(tmp_path / "stopped", Progress()))
     said = capsys.readouterr().err
-    begun = {2: None, 8: 4, 11: 8, 17: 16}[step]
+    begun = {2: None, 8: 4, 11: 8, 13: 12}[step]
     assert ("resuming from checkpoint-" in said) == (begun is not None)
     assert f"checkpoint-{begun}" in said or begun is None
-    whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
-    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
-    records = [json.loads((tmp_path / name / "training.json").read_text()) for name in ("whole", "stopped")]
+    assert same_weights(whole, tmp_path / "stopped")
+    records = [json.loads((out / "training.json").read_text()) for out in (whole, tmp_path / "stopped")]
     assert records[0]["validation"] == records[1]["validation"]
     assert records[0]["best_step"] == records[1]["best_step"]
     assert not list((tmp_path / "stopped").glob(".pairsmith*"))
 
 
 def test_where_steps_take_long_checkpoints_are_saved_by_the_clock(
-    tiny_bert, data, tmp_path, monkeypatch, capsys
+    tiny_bert, data, whole_bert, tmp_path, monkeypatch, capsys
 ):
-    given = settings(tiny_bert, data, epochs=3, max_steps=9, checkpoint_steps=100)
-    train_encoder(given, Run(tmp_path / "whole", Silent()))
+    given = settings(tiny_bert, data, **{**STOPPED, "checkpoint_steps": 100})
     with monkeypatch.context() as patch:
         patch.setattr("pairsmith.training.best_step.SAVE_SECONDS", 0.0)
         stop_at(patch, 7)
@@ -279,8 +300,7 @@ def test_where_steps_take_long_checkpoints_are_saved_by_the_clock(
             train_encoder(given, Run(tmp_path / "stopped", Silent()))
     train_encoder(given, Run(tmp_path / "stopped", Progress()))
     assert "resuming from checkpoint-6" in capsys.readouterr().err
-    whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
-    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+    assert same_weights(whole_bert, tmp_path / "stopped")
 
 
 def signalled(monkeypatch, *numbers):
@@ -344,10 +364,9 @@ def test_a_second_signal_stops_a_training_at_once(tiny_bert, data, tmp_path, mon
 
 @pytest.mark.parametrize("damage", [b"half", None])
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
-    tiny_gpt2, data, tmp_path, monkeypatch, capsys, damage
+    tiny_gpt2, data, whole_gpt2, tmp_path, monkeypatch, capsys, damage
 ):
-    given = settings(tiny_gpt2, data, epochs=3, max_steps=13, checkpoint_steps=4)
-    train_encoder(given, Run(tmp_path / "whole", Silent()))
+    given = settings(tiny_gpt2, data, **STOPPED)
     with monkeypatch.context() as patch:
         stop_at(patch, 11)
         with pytest.raises(Stopped):
@@ -359,16 +378,14 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     assert "checkpoint-8 is damaged; an earlier checkpoint is used if there is one" in said
     assert "checkpoint-4 is damaged" not in said
     assert "resuming from checkpoint-4" in said
-    whole, stopped = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
-    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+    assert same_weights(whole_gpt2, tmp_path / "stopped")
 
 
 def test_a_training_in_a_store_goes_on_from_the_checkpoint_there(
-    tiny_gpt2, data, tmp_path, monkeypatch, capsys
+    tiny_gpt2, data, whole_gpt2, tmp_path, monkeypatch, capsys
 ):
-    given = settings(tiny_gpt2, data, epochs=3, max_steps=13, checkpoint_steps=4)
+    given = settings(tiny_gpt2, data, **STOPPED)
     out = place(f"memory://{tmp_path.name}/out")
-    train_encoder(given, Run(tmp_path / "whole", Silent()))
     with monkeypatch.context() as patch:
         stop_at(patch, 11)
         with pytest.raises(Stopped):
@@ -377,7 +394,7 @@ def test_a_training_in_a_store_goes_on_from_the_checkpoint_there(
     assert kept == {"checkpoint-8", "step.json"}
     train_encoder(given, Run(out, Progress()))
     assert "resuming from checkpoint-8" in capsys.readouterr().err
-    assert (out / "model.safetensors").read_bytes() == (tmp_path / "whole/model.safetensors").read_bytes()
+    assert (out / "model.safetensors").read_bytes() == (whole_gpt2 / "model.safetensors").read_bytes()
     assert not [
         p for p in out.rglob("*") if p.is_file() and (".pairsmith" in str(p) or p.name == "lease.json")
     ]

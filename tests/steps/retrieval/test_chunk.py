@@ -102,7 +102,7 @@ def test_workers_and_shards_make_no_difference(library, tmp_path):
 
 
 ODD = {
-    b"bomb.md": b"---\ntitle: " + b"[" * 3_000 + b"\n---\nIt has a list.",
+    b"bomb.md": b"---\ntitle: " + b"[" * 1_000 + b"\n---\nIt has a list.",
     b"day.md": b"---\ndate: 2024-02-30\n---\nIt has a date.",
     b"README.md": b"---\ndate: 2024-02-30\n---\nIt looks like a card.",
     b"manifest.json": b"[" * 100_000,

@@ -307,7 +307,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_windows_in_whatever_chunks(tin
     [
         ("tiny_bert", 1e-2),
         pytest.param("tiny_gpt2", 1e-2, marks=pytest.mark.long),
-        ("tiny_llama", 1e-2),
+        pytest.param("tiny_llama", 1e-2, marks=pytest.mark.long),
         pytest.param("tiny_bart", 1e-2, marks=pytest.mark.long),
     ],
 )
@@ -378,12 +378,13 @@ def test_a_training_that_diverges_is_an_error(tiny_bert, monkeypatch):
 
 # The step.
 
+BY_HEART = {"steps": 200, "learning_rate": [1e-2], "batch_size": 8, "eval_steps": 50}
+
 
 @pytest.fixture(scope="module")
 def trained(tiny_bert, seeds, tmp_path_factory):
     out = tmp_path_factory.mktemp("trained") / "reader"
-    given = settings(tiny_bert, seeds, validation=str(seeds), steps=200, learning_rate=[1e-2], batch_size=8)
-    train_reader(given, Run(out, Silent()))
+    train_reader(settings(tiny_bert, seeds, validation=str(seeds), **BY_HEART), Run(out, Silent()))
     return out
 
 
@@ -413,7 +414,7 @@ def test_the_folder_holds_a_model_and_nothing_of_the_trainer(trained):
 @pytest.fixture(scope="module")
 def trained_llama(tiny_llama, seeds, tmp_path_factory):
     out = tmp_path_factory.mktemp("trained") / "llama"
-    given = settings(tiny_llama, seeds, validation=str(seeds), steps=150, learning_rate=[1e-2], batch_size=8)
+    given = settings(tiny_llama, seeds, validation=str(seeds), **{**BY_HEART, "steps": 150})
     train_reader(given, Run(out, Silent()))
     return out
 
@@ -510,7 +511,7 @@ def test_a_stopped_training_goes_on_to_the_same_weights(
 
 
 def test_the_same_training_is_not_done_again_and_another_is_refused(trained, tiny_bert, seeds, capsys):
-    given = settings(tiny_bert, seeds, validation=str(seeds), steps=200, learning_rate=[1e-2], batch_size=8)
+    given = settings(tiny_bert, seeds, validation=str(seeds), **BY_HEART)
     before = (trained / "model.safetensors").stat().st_mtime_ns
     train_reader(given, Run(trained, Progress()))
     assert (trained / "model.safetensors").stat().st_mtime_ns == before
