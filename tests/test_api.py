@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.tiny_bart import make_asker
 
 import pairsmith
 from pairsmith.core.errors import SettingsError
@@ -215,6 +216,57 @@ def test_a_function_shows_how_far_it_is_and_nothing_by_default(name, tiny_bert, 
     assert capfd.readouterr() == ("", "")
     with pytest.raises(SettingsError, match=r"^progress must be pairsmith.core.progress.Progress\(\), or"):
         call(of, {"progress": True})
+
+
+def test_what_is_loaded_is_shown_in_one_line(tiny_bert, tiny_gpt2, tmp_path):
+    bert, gpt2, asker = str(tiny_bert), str(tiny_gpt2), str(make_asker(tmp_path / "asker"))
+    pairsmith.train_classifier(pairsmith.load_encoder(bert, device="cpu"), LABELLED).save(tmp_path / "saved")
+    cpu = {"device": "cpu"}
+    of_gpt2 = f"TransformersModel({gpt2!r}, dtype=float32, device=cpu)"
+    of_bert = f"{bert!r}, max_length=64, dtype=float32, device=cpu"
+    shown = {
+        "load_classifier": [
+            (
+                pairsmith.load_classifier(tmp_path / "saved", **cpu),
+                "TextClassifier(2 labels: bad, good, device=cpu)",
+            )
+        ],
+        "load_language_model": [(pairsmith.load_language_model(gpt2, **cpu), of_gpt2)],
+        "load_question_generator": [
+            (pairsmith.load_question_generator("cloze"), "ClozeGenerator(answers='rule')"),
+            (
+                pairsmith.load_question_generator("pairsmith:tiny", **cpu),
+                f"CausalGenerator({of_gpt2})".replace(gpt2, "pairsmith:tiny"),
+            ),
+            (
+                pairsmith.load_question_generator(asker, **cpu),
+                f"SequenceGenerator(TextGenerator(BartForConditionalGeneration {asker!r}, max_length=64, "
+                "dtype=float32, device=cpu))",
+            ),
+        ],
+        "load_reader": [
+            (
+                pairsmith.load_reader(bert, fresh_head=True, **cpu),
+                f"Reader(BertForQuestionAnswering {of_bert})",
+            ),
+            (
+                pairsmith.load_reader(bert, fresh_head=True, perceptrons=True, **cpu),
+                f"Reader(PerceptronReader {of_bert})",
+            ),
+        ],
+        "load_student": [
+            (
+                pairsmith.load_student(bert, fresh_heads=True, **cpu),
+                f"SpanEncoder(TokenEncoder(BertModel {of_bert}))",
+            )
+        ],
+        "load_task": [(STS, "TaskSpec(name='sts', kind='pair', labels=('1', '0.5', '0'))")],
+    }
+    # ``load_encoder`` returns a class of sentence-transformers.
+    loaders = [name for name in NAMES if name.startswith("load_") and name != "load_encoder"]
+    assert sorted(shown) == loaders
+    for loaded in shown.values():
+        assert [repr(value) for value, _ in loaded] == [line for _, line in loaded]
 
 
 def test_another_name_is_an_attribute_error():

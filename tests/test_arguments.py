@@ -466,6 +466,10 @@ def test_numpy_texts_become_plain_texts():
             lambda: pairsmith.run_recipe("quickstart", "out", seed="a"),
             "seed must be a whole number",
         ),
+        (
+            lambda: pairsmith.load_language_model("http://user:secret@host/v1#own"),
+            "model http://***@host/v1#own: a model behind a server cannot be loaded; the step generate writes",
+        ),
         (lambda: pairsmith.load_encoder("pairsmith:tiny", pooling="max"), "pooling must be one of default,"),
         (lambda: pairsmith.load_encoder("pairsmith:tiny", layers=0), "layers must be at least 1, not 0"),
         (

@@ -219,4 +219,5 @@ def test_features_are_made_of_lists_of_texts_and_vectors_of_features(folder):
 
 
 def test_a_student_is_shown_in_one_line(folder):
-    assert repr(loaded(folder)) == f"SpanEncoder(TokenEncoder(BertModel {str(folder)!r}, max_length=64))"
+    tokens = f"TokenEncoder(BertModel {str(folder)!r}, max_length=64, dtype=float32, device=cpu)"
+    assert repr(loaded(folder)) == f"SpanEncoder({tokens})"

@@ -49,8 +49,9 @@ class TextClassifier:
     by_names: bool = False
 
     def __repr__(self) -> str:
-        """The labels, without the encoder's layers and the weights."""
-        return f"{type(self).__name__}({len(self.labels)} labels: {', '.join(self.labels)})"
+        """The labels and the device, without the encoder's layers and the weights."""
+        labels = f"{len(self.labels)} labels: {', '.join(self.labels)}"
+        return f"{type(self).__name__}({labels}, device={self.encoder.device})"
 
     def scores(
         self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None

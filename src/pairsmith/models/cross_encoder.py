@@ -28,7 +28,7 @@ from pairsmith.models.language.prefix_batches import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CrossEncoder(TextModel):
     """A model whose classification head has one output; see ``TextModel``.
 

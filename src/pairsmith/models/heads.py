@@ -55,9 +55,13 @@ class TextModel:
     max_length: int  # the length of the longest input in tokens, including special tokens
 
     def __repr__(self) -> str:
-        """The class and name of the model, without its layers."""
-        name = getattr(self.model.config, "_name_or_path", "")
-        return f"{type(self).__name__}({type(self.model).__name__} {name!r}, max_length={self.max_length})"
+        """The model's class, name, number format and device, without its layers."""
+        name, weight = getattr(self.model.config, "_name_or_path", ""), next(self.model.parameters())
+        dtype = str(weight.dtype).removeprefix("torch.")
+        return (
+            f"{type(self).__name__}({type(self.model).__name__} {name!r}, max_length={self.max_length}, "
+            f"dtype={dtype}, device={weight.device})"
+        )
 
     def features(self, *texts: Iterable[str]) -> Mapping[str, Tensor]:
         """Model inputs for n texts, or n pairs as two sequences: padded tensors, ``(n, longest)`` int64.

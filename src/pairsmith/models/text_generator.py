@@ -46,7 +46,7 @@ def shortest_of(kind: str) -> int:
     return 1 if kind == "reading" else SHORTEST
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TextGenerator(TextModel):
     """A model that reads an input text and writes an output text: a summary, or a question."""
 

@@ -30,6 +30,13 @@ def test_a_server_takes_no_rule_of_ones_own(connect):
         make_decoder(model, Decoding(rule="guidance"), 1, (), None)
 
 
+def test_a_model_behind_a_server_is_shown_in_one_line(connect, server):
+    model = connect(way="plain")
+    assert repr(model) == f"RemoteModel({server.name!r}, way='plain')"
+    model.name = server.name.replace("//", "//user:secret@")
+    assert "secret" not in repr(model)
+
+
 def groups(model, texts=1, sentences=SENTENCES):
     return [
         Group(

@@ -505,7 +505,7 @@ def test_a_classifier_that_was_trained_in_python_is_saved_and_loaded(tiny_bert, 
     encoder = pairsmith.load_encoder(tiny_bert, device="cpu")
     rows = [LabelledText(str(number), **row) for number, row in enumerate(ROWS)]
     classifier = pairsmith.train_classifier(encoder, rows, c=[1.0])
-    assert repr(classifier) == "TextClassifier(2 labels: bad, good)"
+    assert repr(classifier) == "TextClassifier(2 labels: bad, good, device=cpu)"
     classifier.save(tmp_path / "saved")
     loaded = pairsmith.load_classifier(tmp_path / "saved", device="cpu")
     assert loaded.labels == classifier.labels

@@ -231,9 +231,7 @@ class TaskSpec(Settings):
     def _consistent(self) -> Self:
         labels = [(label.name, label.model_dump()) for label in self.labels]
         between = faults(self.kind, labels, chat=self.format == "chat")
-        messages = [
-            f"{'.'.join(str(label_text(part)) for part in fault.where)}: {fault.text}" for fault in between
-        ]
+        messages = [f"{'.'.join(map(label_text, fault.where))}: {fault.text}" for fault in between]
         names = self.label_names
         messages += [
             f"written: no label {name}; {known_names_hint(name, names)}"
@@ -243,6 +241,9 @@ class TaskSpec(Settings):
         if messages:
             raise PydanticCustomError("task_faults", "{faults}", {"faults": "\n".join(messages)})
         return self
+
+    def __repr_args__(self) -> list[tuple[str, Any]]:  # a task is shown without its instructions
+        return [("name", self.name), ("kind", self.kind), ("labels", self.label_names)]
 
     @property
     def numeric(self) -> bool:

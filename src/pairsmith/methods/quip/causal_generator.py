@@ -65,6 +65,10 @@ class CausalGenerator:
         self.limit = min(options.max_length or room, room)
         self._special = len(model.encode(""))
 
+    def __repr__(self) -> str:
+        """The model's name, number format and device."""
+        return f"{type(self).__name__}({self.model!r})"
+
     def length(self, text: str) -> int:
         """The number of tokens in a text, without special ones."""
         return len(self.model.encode(text)) - self._special

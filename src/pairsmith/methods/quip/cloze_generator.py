@@ -48,6 +48,10 @@ class ClozeGenerator:
         self._options = options
         self._find = entity_finder(options.answers)
 
+    def __repr__(self) -> str:
+        """How answers are found."""
+        return f"{type(self).__name__}(answers={self._options.answers!r})"
+
     def length(self, text: str) -> int:
         """The number of words and punctuation marks in a text."""
         return sum(1 for _ in _TOKEN.finditer(text))

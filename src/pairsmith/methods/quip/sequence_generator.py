@@ -60,6 +60,10 @@ class SequenceGenerator:
         self._ends: list[int] = ends if isinstance(ends, list) else [ends]
         model.model.eval()
 
+    def __repr__(self) -> str:
+        """The model's name, number format and device."""
+        return f"{type(self).__name__}({self.model!r})"
+
     def length(self, text: str) -> int:
         """The number of tokens in a text, without special ones."""
         return token_count(text, self.model.tokenizer)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from pairsmith.core.arguments import model_name
-from pairsmith.core.errors import ModelError
+from pairsmith.core.errors import ModelError, SettingsError, redacted
 from pairsmith.core.model_files import META, pick_device, pick_dtype
 from pairsmith.core.model_names import DtypeName, model_revision
+from pairsmith.models.language.remote import is_remote
 from pairsmith.models.loading import opened
 
 if TYPE_CHECKING:
@@ -31,13 +32,18 @@ def load_model(
 
     Raises:
         ModelError: the model cannot be loaded, or is no causal language model.
-        SettingsError: there is no such device or number format.
+        SettingsError: there is no such device or number format, or the model is behind a server.
     """
     # Imported here, as transformers takes seconds, and the process that shares the work out decodes nothing.
     from pairsmith.models.language.packed_weights import packed
     from pairsmith.models.language.transformers_backend import TransformersModel
 
     name = model_name(name, "name")
+    if is_remote(name):
+        raise SettingsError(
+            f"model {redacted(name)}: a model behind a server cannot be loaded; the step generate writes "
+            "with it, as a command or in a recipe"
+        )
     tokenizer, network = load_causal(name, device=device, dtype=dtype)
     return TransformersModel(packed(network), tokenizer, name=name, revision=model_revision(name))
 

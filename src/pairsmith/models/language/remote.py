@@ -105,6 +105,10 @@ class RemoteModel:
         self.decode = self.server.decode
         self.text_of = lru_cache(maxsize=65536)(lambda token: self.decode([token]))
 
+    def __repr__(self) -> str:
+        """The model's name, without secrets in its address, and how texts are steered."""
+        return f"{type(self).__name__}({redacted(self.name)!r}, way={self.way!r})"
+
     def _properties(self) -> Any:
         """The server's answer to ``/props``, which llama.cpp's server gives; None without one.
 
