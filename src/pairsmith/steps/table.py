@@ -288,6 +288,7 @@ STEPS: StepTable = {
         EvaluateParaphraseSettings,
         "pairsmith.steps.evaluate.paraphrase:evaluate_paraphrase",
         "Evaluate token vectors on paraphrase detection.",
+        checks={"against": _check_folder},
         figures=(
             *("auroc", "count", "positives", "layer", "correlation", "layers.LAYER", "trained_on"),
             *(
@@ -301,6 +302,7 @@ STEPS: StepTable = {
         EvaluateNerSettings,
         "pairsmith.steps.evaluate.ner:evaluate_ner",
         "Evaluate an encoder on few-shot named entity recognition.",
+        checks={"against": _check_folder},
         figures=(
             *("random.f1", "random.error", "random.splits.N"),
             *("questions.f1", "questions.error", "questions.splits.N", "count", "trained_on"),
@@ -310,6 +312,7 @@ STEPS: StepTable = {
         EvaluateSentimentSettings,
         "pairsmith.steps.evaluate.sentiment:evaluate_sentiment",
         "Evaluate a model on zero-shot sentiment classification.",
+        checks={"against": _check_folder},
         figures=(
             *("calibrated.accuracy", "calibrated.error", "calibrated.fifth_prompt"),
             *("centred.accuracy", "centred.error", "centred.fifth_prompt"),

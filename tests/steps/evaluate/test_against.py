@@ -6,17 +6,24 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
+from sklearn.metrics import f1_score, roc_auc_score
 from tests.tiny_bart import write_documents
 
 from pairsmith.cli.app import main
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress, Silent
+from pairsmith.methods.quip.sentiment import Judged
 from pairsmith.metrics.classification import accuracy, confusion_matrix, macro_f1
 from pairsmith.runs import Run
-from pairsmith.steps.evaluate import classification, qa
+from pairsmith.steps.evaluate import classification, ner, paraphrase, qa, sentiment
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings, EvaluateSummariesSettings
 from pairsmith.steps.evaluate.summaries import evaluate_summaries
+from pairsmith.steps.evaluate.transfer_settings import (
+    EvaluateNerSettings,
+    EvaluateParaphraseSettings,
+    EvaluateSentimentSettings,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -137,7 +144,15 @@ def test_results_on_other_rows_are_refused_before_the_model_answers(answering, t
 
 
 @pytest.mark.parametrize(
-    "model", [EvaluateQaSettings, EvaluateSummariesSettings, EvaluateClassificationSettings]
+    "model",
+    [
+        EvaluateQaSettings,
+        EvaluateSummariesSettings,
+        EvaluateClassificationSettings,
+        EvaluateParaphraseSettings,
+        EvaluateSentimentSettings,
+        EvaluateNerSettings,
+    ],
 )
 def test_a_comparison_needs_resamples(model):
     with pytest.raises(ValueError, match="against needs resamples for its intervals"):
@@ -259,3 +274,137 @@ def test_labels_are_compared_text_by_text(labelling, tmp_path):
         FolderError, match=r"\(there 8, here 8\): row 2 has the label 'bad' there, 'good' here"
     ):
         labelling(gold, data, tmp_path / "other", against=str(before))
+
+
+# Zero-shot and few-shot evaluations
+
+
+def auroc_of(scores, gold):
+    return 100 * roc_auc_score(gold, scores) if 0 < sum(gold) < len(gold) else np.nan
+
+
+def test_sentiment_is_compared_text_by_text_over_the_prompts(monkeypatch, tiny_bert, tmp_path):
+    rng = np.random.default_rng(2)
+    labels = [1, 0, 1, 1, 0, 0, 1, 0, 1, 0]
+    data = tmp_path / "dev.tsv"
+    rows = [f"text {number}\t{label}\n" for number, label in enumerate(labels)]
+    data.write_text("sentence\tlabel\n" + "".join(rows))
+
+    def evaluate(prompts, out, **more):
+        judged = Judged(rng.normal(size=(prompts, 10, 2)), rng.normal(size=(prompts, 2)) / 9, [""] * 10)
+        monkeypatch.setattr(sentiment, "judge", lambda settings, progress: lambda texts: judged)
+        settings = EvaluateSentimentSettings(
+            model=str(tiny_bert), data=str(data), device="cpu", bootstrap=200, **more
+        )
+        return sentiment.evaluate_sentiment(settings, Run(out, Silent()))
+
+    before, after = tmp_path / "before", tmp_path / "after"
+    first = evaluate(1, before)
+    results = evaluate(6, after, against=str(before), seed=4)
+    assert list(results["against"]) == ["folder", "model", "accuracy", "auroc"]
+    gain = results["calibrated"]["accuracy"] - first["calibrated"]["accuracy"]
+    assert results["against"]["accuracy"]["difference"] == pytest.approx(gain, abs=1e-3)
+
+    def accuracy_of(rows):
+        return 100 * np.mean([[of == row["positive"] for of in row["taken_for_positive"]] for row in rows])
+
+    def mean_auroc(rows):
+        leads = np.array([[pos - neg for neg, pos in row["scores"]] for row in rows])
+        return np.mean([auroc_of(column, [row["positive"] for row in rows]) for column in leads.T])
+
+    check(results, "accuracy", accuracy_of, lines(after), lines(before), seed=4)
+    check(results, "auroc", mean_auroc, lines(after), lines(before), seed=4)
+    data.write_text("sentence\tlabel\n" + "".join([rows[1], rows[0], *rows[2:]]))
+    with pytest.raises(FolderError, match="row 1 has the text 'text 0' there, 'text 1' here"):
+        evaluate(6, tmp_path / "other", against=str(before))
+
+
+def test_paraphrases_are_compared_pair_by_pair_over_the_splits(monkeypatch, tiny_bert, tmp_path):
+    rng = np.random.default_rng(5)
+    labels = [1, 0, 1, 1, 0, 0, 1, 0, 1, 0]
+    data = tmp_path / "pairs.tsv"
+    rows = (f"dog {number}\tcat {number}\t{label}\n" for number, label in enumerate(labels))
+    data.write_text("sentence1\tsentence2\tlabel\n" + "".join(rows))
+    scorer = SimpleNamespace(encoder=SimpleNamespace(layers=6))
+    monkeypatch.setattr(paraphrase, "load_scorer", lambda settings: scorer)
+
+    def detect(scorer, pairs, layer, train, *, tune, progress):
+        kinds = ("frozen", "tuned") if tune else ("frozen",)
+        predictions = {kind: {split: rng.random(10) < 0.5 for split in train} for kind in kinds}
+        return rng.normal(size=10), predictions if train else {}
+
+    monkeypatch.setattr(paraphrase, "detect_paraphrases", detect)
+
+    def evaluate(out, **more):
+        settings = EvaluateParaphraseSettings(
+            model=str(tiny_bert), data=str(data), device="cpu", bootstrap=200, **more
+        )
+        return paraphrase.evaluate_paraphrase(settings, Run(out, Silent()))
+
+    few = {"train": str(data), "shots": 2, "splits": [13, 21]}
+    before, after = tmp_path / "before", tmp_path / "after"
+    first = evaluate(before, **few)
+    results = evaluate(after, **few, tune=True, against=str(before))
+    # The earlier one fine-tuned no encoder.
+    assert list(results["against"]) == ["folder", "model", "auroc", "frozen_f1"]
+    gain = results["few_shot"]["frozen"]["f1"] - first["few_shot"]["frozen"]["f1"]
+    assert results["against"]["frozen_f1"]["difference"] == pytest.approx(gain, abs=1e-3)
+
+    def auroc_of_rows(rows):
+        return auroc_of([row["score"] for row in rows], [row["label"] for row in rows])
+
+    def mean_f1(rows):
+        gold = [row["label"] for row in rows]
+        of_splits = ([row["frozen"][split] for row in rows] for split in ("13", "21"))
+        return 100 * np.mean([f1_score(gold, predicted, zero_division=0) for predicted in of_splits])
+
+    check(results, "auroc", auroc_of_rows, lines(after), lines(before))
+    check(results, "frozen_f1", mean_f1, lines(after), lines(before))
+    with pytest.raises(FolderError, match=r"measured with splits \[13, 21\], here it is \[13\]"):
+        evaluate(tmp_path / "other", **(few | {"splits": [13]}), against=str(before))
+
+
+def test_entities_are_compared_sentence_by_sentence_over_the_splits(monkeypatch, tiny_bert, tmp_path):
+    rng = np.random.default_rng(6)
+    gold = [
+        ["B-PER", "O", "B-LOC"],
+        ["O", "B-LOC", "I-LOC"],
+        ["B-PER", "I-PER", "O"],
+        ["O", "O", "B-PER"],
+    ] * 2
+    data = tmp_path / "test.conll"
+    blocks = ("".join(f"word{n} {tag}\n" for n, tag in enumerate(tags)) for tags in gold)
+    data.write_text("\n".join(blocks))
+    monkeypatch.setattr(ner, "tagger_encoder", lambda settings, start: None)
+
+    def tag(encoder, split, test, questions, options, *, seed, advance):
+        return [list(gold[row]) if rng.random() < 0.6 else ["O", "B-PER", "O"] for row in range(len(test))]
+
+    monkeypatch.setattr(ner, "tag_after_training", tag)
+
+    def evaluate(out, **more):
+        given = {"train": str(data), "whole": True, "splits": [0, 1], "start": ["random"]} | more
+        settings = EvaluateNerSettings(
+            model=str(tiny_bert), data=str(data), device="cpu", bootstrap=200, **given
+        )
+        return ner.evaluate_ner(settings, Run(out, Silent()))
+
+    before, after = tmp_path / "before", tmp_path / "after"
+    first = evaluate(before)
+    results = evaluate(after, against=str(before), seed=1)
+    assert list(results["against"]) == ["folder", "model", "random_f1"]
+    gain = results["random"]["f1"] - first["random"]["f1"]
+    assert results["against"]["random_f1"]["difference"] == pytest.approx(gain, abs=1e-3)
+
+    def mean_f1(rows):
+        from seqeval.metrics import f1_score as entity_f1
+
+        of_splits = ([row["predicted"]["random"][split] for row in rows] for split in ("0", "1"))
+        golds = [row["tags"] for row in rows]
+        return 100 * np.mean([entity_f1(golds, predicted, zero_division=0) for predicted in of_splits])
+
+    check(results, "random_f1", mean_f1, lines(after), lines(before), seed=1)
+    with pytest.raises(FolderError, match=r"measured with whole True, here it is False"):
+        evaluate(tmp_path / "other", whole=False, against=str(before))
+    monkeypatch.setattr(ner, "require_question_heads", lambda model: None)
+    assert "against" not in evaluate(tmp_path / "other", start=["questions"], against=str(before))

@@ -186,8 +186,8 @@ evaluate_classification = Evaluation(
     _compute,
     classification_table,
     _plan,
+    Paired("texts", _rows, _resampled),
     check_labels=_gold_labels,
-    paired=Paired("texts", _rows, _resampled),
 )
 """Predicts the labels of labelled texts, and compares them.
 

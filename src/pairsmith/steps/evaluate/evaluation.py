@@ -43,12 +43,12 @@ class Evaluation(Generic[S, D]):
         compute: evaluates the model that the settings name on these data.
         table: formats the results as a table for the user.
         planner: estimates the cost of the step; the settings name a split of each folder.
+        paired: how it is compared with the earlier evaluation that the setting ``against`` names.
         hashes: returns the hashes of the data, by name. Its second argument is a function that reads the
             data; it need not be called if the files can be hashed without reading their rows.
         revision: returns the revision of a model, given its name.
         check_labels: raises an error if the data that were read have labels that a model with these labels
             does not know; None if the evaluation has no labels.
-        paired: how it is compared with an earlier evaluation; None if it is not.
     """
 
     name: str
@@ -56,13 +56,13 @@ class Evaluation(Generic[S, D]):
     compute: Callable[[S, D, Progress], Evaluated]
     table: Callable[[Mapping[str, Any]], str]
     planner: Callable[[S, Before], Estimate]
+    paired: Paired[S, D]
     hashes: Callable[[S, Callable[[], D]], Mapping[str, str]] = _hash_of_data
     revision: Callable[[str], str] = model_revision
     check_labels: Callable[[S, D, Collection[str]], object] | None = None
-    paired: Paired[S, D] | None = None
 
     def check_data(self, settings: S, labels: Collection[str] = ()) -> None:
-        """Read the data without the model, and raise an error if they have a fault.
+        """Read the data, without the model, and raise an error if they or ``against`` have a fault.
 
         ``labels`` are those that the model will know; empty if they are not known before it is trained.
         """
@@ -70,8 +70,7 @@ class Evaluation(Generic[S, D]):
         data = self.read(settings)
         if labels and self.check_labels:
             self.check_labels(settings, data, labels)
-        if self.paired:
-            self.paired.open(self.name, settings, lambda: data)
+        self.paired.open(self.name, settings, lambda: data)
 
     def __call__(self, settings: S, run: Run) -> dict[str, Any]:
         """Evaluate, write the results into the run's folder, and show a table."""
@@ -80,21 +79,21 @@ class Evaluation(Generic[S, D]):
         inputs = self.hashes(settings, read)
         models = {"model": self.revision(getattr(settings, "model", ""))}
         refuse_sources(run, against=getattr(settings, AGAINST, None))
-        earlier = self.paired.open(self.name, settings, read) if self.paired else None
+        earlier = self.paired.open(self.name, settings, read)
         return evaluate_once(
             run,
             Identity.of(self.name, settings.deciding(), inputs, models),
             settings,
             lambda: self.compute(settings, read(), run.progress),
             table=self._table,
-            compare=partial(self.paired.compare, earlier, settings, run) if self.paired else None,
+            compare=partial(self.paired.compare, earlier, settings, run),
         )
 
     def _table(self, results: Mapping[str, Any]) -> str:
         table = self.table(results)
-        if self.paired and AGAINST in results:
-            table += f"\n{paired_table(results[AGAINST], self.paired.rows)}"
-        return table
+        if AGAINST not in results:
+            return table
+        return f"{table}\n{paired_table(results[AGAINST], self.paired.rows)}"
 
     def plan(self, settings: S, before: Before) -> Estimate:
         """Estimate the cost of the step; raises the same errors as the step."""

@@ -1,7 +1,7 @@
 """Few-shot NER: a linear layer on token vectors, initialised from questions or at random (Q10)."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -32,6 +32,7 @@ from pairsmith.steps.evaluate.figures import (
     trained_on_line,
     uncertainty_line,
 )
+from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_f1
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.steps.planning import evenly_spaced
@@ -226,12 +227,44 @@ def _plan(settings: EvaluateNerSettings, _before: Before) -> Estimate:
     return evaluation_estimate(seconds, sum(per_word * len(sentence.words) for sentence in test))
 
 
-evaluate_ner = Evaluation("evaluate ner", few_and_test, _compute, ner_table, _plan, _hashes)
+def _rows(
+    _: EvaluateNerSettings, data: tuple[Sequence[Sequence[TaggedSentence]], Sequence[TaggedSentence]]
+) -> Iterator[dict[str, Any]]:
+    for sentence in data[1]:
+        yield {"words": list(sentence.words), "tags": list(sentence.tags)}
+
+
+def _resampled(settings: EvaluateNerSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
+    gold = [line["tags"] for line in lines]
+    return {
+        f"{start}_f1": resampled_f1(
+            [
+                entity_counts(gold, [line["predicted"][start][str(split)] for line in lines])
+                for split in settings.splits
+            ],
+            bootstrap=settings.bootstrap,
+            seed=settings.seed,
+        )
+        for start in ("random", "questions")
+        if start in lines[0]["predicted"]
+    }
+
+
+evaluate_ner = Evaluation(
+    "evaluate ner",
+    few_and_test,
+    _compute,
+    ner_table,
+    _plan,
+    Paired("sentences", _rows, _resampled, same=("whole", "shots", "splits")),
+    _hashes,
+)
 """Trains a tagger on the few sentences of each split, and evaluates it on the test sentences.
 
 ``predictions.jsonl`` has a line for each test sentence: its words, its tags, and the tags that were
 ``predicted``, for each start and split. ``results.json`` has the entity F1 ×100 for ``random`` and
 ``questions``, with its uncertainty over splits and over sentences (see ``over_splits``), the number of test
 sentences (``count``), and the number of test sentences that are also training sentences of a split
-(``trained_on``).
+(``trained_on``). With ``against``, it also has the differences of the mean F1 over the splits from the
+earlier one, for each start that both results have (``random_f1``, ``questions_f1``).
 """

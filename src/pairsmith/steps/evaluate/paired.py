@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Generic, Self, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import DamagedError, FolderError, InputError, one_line, redacted
 from pairsmith.core.paths import Place, place, reaching
 from pairsmith.core.settings import Settings
 from pairsmith.core.text_width import left_aligned, text_width
+from pairsmith.metrics.auroc import auroc, auroc_draws
 from pairsmith.metrics.bootstrap import interval, mean_draws
+from pairsmith.metrics.classification import F1Counts, f1_draws, f1_of_counts
 from pairsmith.runs import Run, model_display_name
 from pairsmith.steps.evaluate.results import (
     FEW_ROWS,
@@ -121,6 +126,27 @@ def resampled_means(
     return {name: Resampled(math.fsum(values) / len(values), draws[name]) for name, values in figures.items()}
 
 
+def resampled_auroc(
+    scores: Sequence[NDArray[np.floating]], positive: NDArray[np.bool_], *, bootstrap: int, seed: int
+) -> Resampled:
+    """The mean AUROC of one or more ``scores`` of the same n rows, each ``(n,)``; see ``auroc``."""
+    areas = [auroc(values, positive) for values in scores]
+    draws = [
+        auroc_draws(values, positive, draws=bootstrap, rng=np.random.default_rng(seed)) for values in scores
+    ]
+    return Resampled(100.0 * float(np.mean(areas)), 100.0 * np.mean(draws, axis=0))
+
+
+def resampled_f1(counts: Sequence[F1Counts], *, bootstrap: int, seed: int) -> Resampled:
+    """The mean F1 over one or more trainings, from the counts of the same n rows, each ``(n, 3)``.
+
+    See ``f1_draws`` for the counts. A resample draws the same rows for all trainings.
+    """
+    by_row = np.stack(counts, axis=1)  # (n, trainings, 3)
+    draws = f1_draws(by_row, draws=bootstrap, rng=np.random.default_rng(seed))
+    return Resampled(100.0 * float(f1_of_counts(by_row.sum(axis=0)).mean()), 100.0 * draws.mean(axis=1))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Paired(Generic[S, D]):
     """How an evaluation is compared with an earlier one on the same rows.
@@ -169,6 +195,9 @@ class Paired(Generic[S, D]):
         own, others = predictions_in(run.out), predictions_in(earlier.folder)
         warn_of_few(len(own), self.rows, run)
         differences = paired_differences(self.figures(settings, own), self.figures(settings, others))
+        if not differences:
+            run.progress.say(f"{earlier.option}: has none of the figures of this evaluation to compare")
+            return None
         return earlier.to_json() | differences
 
 

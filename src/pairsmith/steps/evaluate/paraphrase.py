@@ -1,7 +1,7 @@
 """Paraphrase detection: by BERTScore without training, and with a few training examples (Q8, Q9)."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -39,6 +39,7 @@ from pairsmith.steps.evaluate.figures import (
     with_error,
     with_interval,
 )
+from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_auroc, resampled_f1
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.training_splits import TrainingSplits, training_sources, training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
@@ -195,7 +196,36 @@ def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
     )
 
 
-evaluate_paraphrase = Evaluation("evaluate paraphrase", _read, _compute, paraphrase_table, _plan, _hashes)
+def _rows(_: EvaluateParaphraseSettings, data: tuple[Sequence[Paraphrase], str]) -> Iterator[dict[str, Any]]:
+    for pair in data[0]:
+        yield {"sentence1": pair.sentence1, "sentence2": pair.sentence2, "label": pair.label}
+
+
+def _resampled(settings: EvaluateParaphraseSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
+    positive = np.array([line["label"] for line in lines])
+    scores = np.array([line["score"] for line in lines], np.float64)
+    figures = {"auroc": resampled_auroc([scores], positive, bootstrap=settings.bootstrap, seed=settings.seed)}
+    for encoder_kind in ("frozen", "tuned"):
+        if encoder_kind in lines[0]:
+            counts = [
+                binary_counts(np.array([line[encoder_kind][str(split)] for line in lines]), positive)
+                for split in settings.splits
+            ]
+            figures[f"{encoder_kind}_f1"] = resampled_f1(
+                counts, bootstrap=settings.bootstrap, seed=settings.seed
+            )
+    return figures
+
+
+evaluate_paraphrase = Evaluation(
+    "evaluate paraphrase",
+    _read,
+    _compute,
+    paraphrase_table,
+    _plan,
+    Paired("pairs", _rows, _resampled, same=("shots", "splits")),
+    _hashes,
+)
 """Scores pairs of texts by BERTScore.
 
 ``predictions.jsonl`` has a line for each pair: its texts, label and score and, with training pairs, the
@@ -209,5 +239,7 @@ predictions with ``frozen`` and ``tuned`` encoders for each split. ``results.jso
   of the training pairs' negatives; ``trained_on``, the number of pairs that are also training pairs of a
   split;
 - with human judgements: ``layers``, the correlation ×100 of each layer with them (Pearson's, the mean over
-  the language pairs), and ``correlation``, that of the ``layer``.
+  the language pairs), and ``correlation``, that of the ``layer``;
+- with ``against``: the differences of ``auroc`` and, if both results have them, of the mean F1 over the
+  splits (``frozen_f1``, ``tuned_f1``) from the earlier ones.
 """

@@ -166,7 +166,13 @@ def _resampled(settings: EvaluateQaSettings, lines: Sequence[Line]) -> dict[str,
 
 
 evaluate_qa = Evaluation(
-    "evaluate qa", _read, _compute, qa_table, _plan, _hash, paired=Paired("questions", _rows, _resampled)
+    "evaluate qa",
+    _read,
+    _compute,
+    qa_table,
+    _plan,
+    Paired("questions", _rows, _resampled),
+    _hash,
 )
 """Evaluates a reader or a student on questions.
 

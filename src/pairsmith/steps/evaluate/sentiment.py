@@ -1,6 +1,6 @@
 """Zero-shot sentiment: does a text answer why something is good, or why it is bad (Q11)?"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from pairsmith.models.span_encoder import load_span_encoder, require_question_he
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.figures import mean_line, over_repetitions, uncertainty_line
+from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_auroc, resampled_means
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 from pairsmith.steps.planning import count_in_run
@@ -135,7 +136,30 @@ def _plan(settings: EvaluateSentimentSettings, before: Before) -> Estimate:
     return extrapolated(load, texts, count, lambda text: len(text) + 400, most=256)
 
 
-evaluate_sentiment = Evaluation("evaluate sentiment", _read, _compute, sentiment_table, _plan)
+def _rows(_: EvaluateSentimentSettings, opinions: Sequence[Opinion]) -> Iterator[dict[str, Any]]:
+    for opinion in opinions:
+        yield {"text": opinion.text, "positive": opinion.positive}
+
+
+def _resampled(settings: EvaluateSentimentSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
+    gold = np.array([line["positive"] for line in lines])
+    predicted = np.array([line["taken_for_positive"] for line in lines])  # (n, prompts)
+    scores = np.array([line["scores"] for line in lines], np.float64)  # (n, prompts, 2)
+    correct = 100.0 * (predicted == gold[:, np.newaxis]).mean(axis=1)
+    leads = scores[:, :, 1] - scores[:, :, 0]
+    return resampled_means(
+        {"accuracy": correct.tolist()}, bootstrap=settings.bootstrap, seed=settings.seed
+    ) | {"auroc": resampled_auroc([*leads.T], gold, bootstrap=settings.bootstrap, seed=settings.seed)}
+
+
+evaluate_sentiment = Evaluation(
+    "evaluate sentiment",
+    _read,
+    _compute,
+    sentiment_table,
+    _plan,
+    Paired("texts", _rows, _resampled),
+)
 """Classifies texts as positive or negative.
 
 ``predictions.jsonl`` has a line for each text: its label; the ``scores`` of the negative and the positive
@@ -148,5 +172,7 @@ class that it supports, which is the prediction of the prompt ``RATIONALES``. ``
   ``fifth_prompt_ci``;
 - for ``ranking``: the mean AUROC ×100 (``auroc``), which does not depend on the calibration, with
   ``auroc_ci``, ``error``, ``prompts`` and ``prompts_ci``;
-- ``count``: the number of texts.
+- ``count``: the number of texts;
+- with ``against``: the differences of the calibrated ``accuracy`` and of the AUROC (``auroc``), both means
+  over the prompts, from the earlier ones.
 """

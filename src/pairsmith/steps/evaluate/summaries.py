@@ -190,9 +190,9 @@ evaluate_summaries = Evaluation(
     _compute,
     summary_table,
     _plan,
+    Paired("documents", _rows, _resampled, same=("words",)),
     _hash,
     _revision,
-    paired=Paired("documents", _rows, _resampled, same=("words",)),
 )
 """Generates summaries and compares them with the reference summaries.
 

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, TextLength, TrainingDtype
 from pairsmith.core.settings import BY_CONTENT, Listed, NoEffectError, Settings, refuse
-from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed
+from pairsmith.steps.evaluate.settings import Against, Bootstraps, BootstrapSeed, refuse_without_resamples
 
 
 def _distinct(splits: list[int]) -> list[int]:
@@ -74,6 +74,7 @@ class EvaluateParaphraseSettings(Settings):
     tune: bool = Field(default=False, description="Also fine-tune the encoder on the training pairs.")
     max_length: TextLength = None
     batch_tokens: BatchTokens = None
+    against: Against = None
     bootstrap: Bootstraps = 1000
     seed: int = Field(
         default=0, ge=0, description="Seed of the bootstrap resamples and of sampled negatives."
@@ -83,6 +84,7 @@ class EvaluateParaphraseSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
+        refuse_without_resamples(self.against, self.bootstrap)
         if self.train is None:
             refuse(self, ("tune", "shots", "splits", "ids"), "without train, the pairs to learn from")
         if self.layer is not None and self.judgements is not None:
@@ -121,6 +123,7 @@ class EvaluateSentimentSettings(Settings):
         "own limit.",
     )
     batch_tokens: BatchTokens = None
+    against: Against = None
     bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0
     device: Device = "auto"
@@ -128,6 +131,7 @@ class EvaluateSentimentSettings(Settings):
 
     @model_validator(mode="after")
     def _item_of_questions(self) -> Self:
+        refuse_without_resamples(self.against, self.bootstrap)
         if self.method == "mask" and self.item != type(self).model_fields["item"].default:
             raise NoEffectError("item", "with --method mask, which uses no questions")
         return self
@@ -196,6 +200,7 @@ class EvaluateNerSettings(Settings):
         description="Largest number of tokens of a sentence; words beyond it are tagged O. Unset: the "
         "model's own limit.",
     )
+    against: Against = None
     bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0
     device: Device = "auto"
@@ -203,6 +208,7 @@ class EvaluateNerSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
+        refuse_without_resamples(self.against, self.bootstrap)
         if self.train is None:
             refuse(self, ("whole",), "without train, the sentences to learn from")
         if self.whole:
