@@ -158,7 +158,7 @@ def counted(folder, rows, rejects):
             {"copy: equal": 13, "no end: no mark": 1020},
             "wrote 1,440 rows to out (1,033 not kept: 1,020 no end: no mark, 13 copy: equal)",
         ),
-        (1, {"a": 1, "b": 2, "c": 3, "d": 4}, "wrote 1 rows to out (10 not kept: 4 d, 3 c, 2 b, …)"),
+        (1, {"a": 1, "b": 2, "c": 3, "d": 4}, "wrote 1 row to out (10 not kept: 4 d, 3 c, 2 b, …)"),
         (0, {"copy: equal": 1, "no end: no mark": 2}, "out: no row was kept; most often: no end: no mark"),
         (0, {}, "out: no row was kept"),
     ],

@@ -8,22 +8,26 @@ from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS, RetrievalSet, in_be
 from pairsmith.data.chunk_rows import read_passages
 from pairsmith.data.documents import Document
 from pairsmith.data.query_columns import QUERIES_ALONE, column_texts, positive_column
-from pairsmith.data.readers import column_text, own_id, text_id, with_names
+from pairsmith.data.readers import NAME_TEXTS, column_text, own_id, text_id, with_names
 from pairsmith.data.sources import open_source
 
 
-def read_corpus(corpus: Sequence[str]) -> dict[str, Document]:
+def read_corpus(
+    corpus: Sequence[str], column: str | None = None, remedy: str = NAME_TEXTS
+) -> dict[str, Document]:
     """Read the documents to search, as a mapping from id to document; documents without text are skipped.
 
     Args:
         corpus: sources of chunks or documents, as ``read_passages`` reads them, or folders in BEIR's layout.
+        column: the column with the texts, as for ``read_passages``.
+        remedy: as for ``pick_column``.
 
     Raises:
         InputError: two documents with different titles or texts have the same id.
     """
     documents: dict[str, Document] = {}
     for source in corpus:
-        for passage in read_passages(in_beir(source)):
+        for passage in read_passages(in_beir(source), column, remedy):
             if documents.setdefault(passage.id, passage).whole != passage.whole:
                 raise InputError(
                     f"{source}: another document of {', '.join(corpus)} has the id {passage.id!r}, too; give "
@@ -32,20 +36,22 @@ def read_corpus(corpus: Sequence[str]) -> dict[str, Document]:
     return documents
 
 
-def read_query_rows(data: str, corpus: Sequence[str]) -> RetrievalSet:
+def read_query_rows(
+    data: str, corpus: Sequence[str], column: str | None = None, remedy: str = NAME_TEXTS
+) -> RetrievalSet:
     """Make a test set of retrieval from rows of queries and the documents to search.
 
     Args:
         data: rows with the columns query and chunk, the id of the relevant document; or with query and
             positive, the text of the relevant document. A query with several relevant documents has several
             rows.
-        corpus: sources of chunks or documents, as for ``read_corpus``.
+        corpus, column, remedy: the documents to search, as for ``read_corpus``.
 
     Raises:
         InputError: a query is blank, or more than half of the relevant documents are not in the corpus.
     """
     faults: dict[str, list[str]] = defaultdict(list)
-    passages = read_corpus(corpus)
+    passages = read_corpus(corpus, column, remedy)
     documents = {name: passage.whole for name, passage in passages.items()}
     id_of_text: dict[str, str] = {}  # the id of the first document with this text, whatever its title
     for name, passage in passages.items():

@@ -10,7 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith.core.arguments import checked_whole_number
-from pairsmith.core.errors import FolderError, known_names_hint
+from pairsmith.core.errors import FolderError, counted, known_names_hint
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, several, size_of
 from pairsmith.core.progress import Say
@@ -176,7 +176,7 @@ def summary(folder: DatasetFolder) -> str:
     if not counts.rows:
         most = f"; most often: {reasons[0][0]}" if reasons else ""
         return f"{folder.path}: no row was kept{most}"
-    wrote = f"wrote {counts.rows:,} rows to {folder.path}"
+    wrote = f"wrote {counted(counts.rows, 'rows')} to {folder.path}"
     if not reasons:
         return wrote
     shown = ", ".join(f"{number:,} {reason}" for reason, number in reasons[:3])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.planned import planned
 
-from pairsmith.core.errors import MissingExtra, ModelError, OtherWorkError, SettingsError
+from pairsmith.core.errors import InputError, MissingExtra, ModelError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.beir import RetrievalSet
 from pairsmith.metrics.ranking import MEASURES
@@ -462,6 +462,20 @@ def test_a_query_that_is_a_text_of_the_corpus_is_not_said_to_be_its_own(tmp_path
     data = jsonl(tmp_path / "rows.jsonl", [{"query": "word1 here", "positive": "word2 here"}])
     evaluate_retrieval(settings("bm25", data, corpus=[corpus]), Run(tmp_path / "out", Progress()))
     assert "exclude-own" not in capsys.readouterr().err
+
+
+def test_the_corpus_may_have_its_texts_in_any_column(tmp_path):
+    pytest.importorskip("bm25s")
+    rows = [{"id": str(n), "words": f"word{n} here", "extra": "word0"} for n in range(5)]
+    corpus = jsonl(tmp_path / "corpus.jsonl", rows)
+    data = jsonl(tmp_path / "rows.jsonl", [{"query": "word2", "chunk": "2"}])
+    with pytest.raises(InputError, match="name the column with the texts with --corpus-column"):
+        evaluate_retrieval(settings("bm25", data, corpus=[corpus]), Run(tmp_path / "out", Silent()))
+    given = settings("bm25", data, corpus=[corpus], corpus_column="words")
+    results = evaluate_retrieval(given, Run(tmp_path / "out", Silent()))
+    assert (results["ndcg@10"], results["documents"]) == (100.0, 5)
+    with pytest.raises(ValueError, match="corpus_column has no effect without corpus"):
+        settings("bm25", data, corpus_column="words")
 
 
 def test_rows_of_queries_with_their_chunks(tmp_path):

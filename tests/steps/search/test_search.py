@@ -190,6 +190,15 @@ def test_what_is_shown(tmp_path, monkeypatch):
     )
 
 
+def test_the_texts_may_be_in_any_column(tmp_path):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text(
+        '{"id": 1, "words": "a horn", "place": "lute"}\n{"id": 2, "words": "a lute", "place": ""}\n'
+    )
+    given = ("--model", "bm25", "--corpus", corpus, "--corpus-column", "words", "lute", "--json", "--best", 1)
+    assert json.loads(search(*given).stdout)["documents"][0]["id"] == "2"
+
+
 def test_json_holds_texts_as_they_are(tmp_path):
     text = 'curl "https://example.org/?token=abc" \\ \u2028 and more'
     corpus = tmp_path / "corpus.jsonl"

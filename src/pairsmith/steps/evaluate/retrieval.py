@@ -40,7 +40,7 @@ from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalS
 from pairsmith.steps.evaluate.retrievers import Rankings, kept_vectors, ranked_grades, retrieve, searcher
 from pairsmith.steps.kept_vectors import remove_vectors
 from pairsmith.steps.planning import read_first, read_first_passages
-from pairsmith.steps.shared import refuse_sources
+from pairsmith.steps.shared import naming_texts, refuse_sources
 
 OWN_VECTORS = "vectors-so-far"
 """Folder with the documents' vectors inside the run's folder, until the evaluation is finished."""
@@ -97,7 +97,7 @@ def retrieval_data(settings: EvaluateRetrievalSettings, progress: Progress) -> R
     """The documents, queries and relevance that the settings name."""
     if settings.corpus:
         data = to_measure_on(settings.data, "measured on", progress.say)
-        return read_query_rows(data, settings.corpus)
+        return read_query_rows(data, settings.corpus, settings.corpus_column, naming_texts("corpus_column"))
     return read_retrieval(settings.data, settings.split, progress.say)
 
 
@@ -198,7 +198,9 @@ def plan_evaluate_retrieval(settings: EvaluateRetrievalSettings, before: Before)
         documents, queries = [*filter(None, data.documents.values())], [*data.queries.values()]
         document_count, query_count = len(documents), len(queries)
     elif settings.corpus:
-        documents, document_count = read_first_passages(settings.corpus, before, CALIBRATION_ITEMS)
+        documents, document_count = read_first_passages(
+            settings.corpus, before, CALIBRATION_ITEMS, settings.corpus_column
+        )
         queries, query_count = read_first([settings.data], read, before, CALIBRATION_ITEMS)
     else:  # an earlier step will make a folder in BEIR's layout, with an unknown number of texts
         documents, document_count, queries, query_count = [], 0, [], 0

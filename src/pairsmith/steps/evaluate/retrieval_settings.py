@@ -44,6 +44,13 @@ OfDocuments = Annotated[
         "saved with the model, if any."
     ),
 ]
+CorpusColumn = Annotated[
+    str | None,
+    Field(
+        description="Column of --corpus that holds the texts. Unset: text, or a usual name.",
+        json_schema_extra=BY_CONTENT,
+    ),
+]
 Dimensions = Annotated[
     int | None,
     Field(
@@ -92,6 +99,7 @@ class EvaluateRetrievalSettings(Settings):
         "the query, or query and positive, the text of this document.",
         json_schema_extra=BY_CONTENT,
     )
+    corpus_column: CorpusColumn = None
     split: str | None = Field(
         default=None,
         description="Split whose queries are used. Unset: test, or the only split of a folder.",
@@ -140,6 +148,8 @@ class EvaluateRetrievalSettings(Settings):
         if self.corpus:
             refuse(self, ("split",), "with corpus; FOLDER:SPLIT as data names a split of rows")
             refuse(self, ("exclude_own",), "with corpus, where queries have no ids of documents")
+        else:
+            refuse(self, ("corpus_column",), "without corpus")
         return self
 
 

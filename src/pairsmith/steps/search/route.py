@@ -44,6 +44,7 @@ from pairsmith.steps.evaluate.retrievers import (
 )
 from pairsmith.steps.kept_vectors import BLOCK, KeptVectors
 from pairsmith.steps.search.settings import SearchSettings
+from pairsmith.steps.shared import naming_texts
 
 STANDARD_INPUT = "-"
 PROMPT = "query> "
@@ -74,7 +75,7 @@ def search_documents(
         queries += [_checked(query) for query in queries_of(settings.queries)]
     if not queries and not _on_terminal():
         raise SettingsError('no query is given; add one, as in pairsmith search … "a query", or --queries')
-    documents = read_corpus(settings.corpus)
+    documents = read_corpus(settings.corpus, settings.corpus_column, naming_texts("corpus_column"))
     search = DocumentSearch(settings, documents, progress)
 
     def show(batch: Sequence[str], *, with_query: bool) -> None:

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce, VectorFolder
 from pairsmith.core.settings import Listed, Settings, refuse
 from pairsmith.steps.evaluate.retrieval_settings import (
+    CorpusColumn,
     Dimensions,
     OfDocuments,
     OfQueries,
@@ -28,6 +29,7 @@ class SearchSettings(Settings):
         description="Documents to search: a folder that chunk wrote, rows with the columns id, title and "
         "text, or a folder in BEIR's layout, with corpus.jsonl.",
     )
+    corpus_column: CorpusColumn = None
     queries: str | None = Field(
         default=None,
         description="File with queries: one per line, or rows with the column query; - for standard input.",
