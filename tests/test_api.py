@@ -79,6 +79,15 @@ def test_a_public_function_is_documented_and_typed(name):
     )
 
 
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_the_page_on_python_calls_the_first_arguments_as_the_function_does(name):
+    page = (EXAMPLES.parent / "docs" / "python.md").read_text(encoding="utf-8")
+    (arguments,) = re.findall(rf"^\| `{name}\((.+)\)` \|", page, re.MULTILINE)
+    parameters = list(inspect.signature(getattr(pairsmith, name)).parameters)
+    listed = arguments.split(", ")
+    assert listed == parameters[: len(listed)]
+
+
 @pytest.mark.parametrize(
     ("name", "options", "others"),
     [

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def load_model(
-    name: str | Path, *, device: str = "auto", dtype: DtypeName = "float32"
+    model: str | Path, *, device: str = "auto", dtype: DtypeName = "float32"
 ) -> "TransformersModel":
     """Load a causal language model whose next tokens can be steered (D3).
 
     Args:
-        name: a folder, a Hub id, a GGUF file, ``embedded:smollm2-135m-instruct`` or ``pairsmith:tiny``.
+        model: a folder, a Hub id, a GGUF file, ``embedded:smollm2-135m-instruct`` or ``pairsmith:tiny``.
         device: as for ``load_encoder``.
         dtype: number format of the weights, as for ``load_encoder``; probabilities are computed in float32.
 
@@ -38,7 +38,7 @@ def load_model(
     from pairsmith.models.language.packed_weights import packed
     from pairsmith.models.language.transformers_backend import TransformersModel
 
-    name = model_name(name, "name")
+    name = model_name(model)
     if is_remote(name):
         raise SettingsError(
             f"model {redacted(name)}: a model behind a server cannot be loaded; the step generate writes "
