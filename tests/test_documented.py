@@ -141,12 +141,11 @@ LONG = {
 def test_a_page_can_be_followed(
     page: str,
     reader: Path,
-    earlier: Path,
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in READ.get(page, ()):
-        shutil.copytree(earlier / name, reader / name)
+        shutil.copytree(request.getfixturevalue("earlier") / name, reader / name)
     for name in MACHINES.get(page, ()):
         request.getfixturevalue(name)
     if page != "README.md":

@@ -49,9 +49,9 @@ def files(folder):
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kills")
 def test_killed_at_random_instants_it_ends_with_the_same_bytes(spawn, tmp_path, tiny_gpt2):
-    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(16)))
+    (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(30)))
     settings = GenerateSettings(
-        model=str(tiny_gpt2), inputs=[str(tmp_path / "in.txt")], shard_size=2, max_tokens=8
+        model=str(tiny_gpt2), inputs=[str(tmp_path / "in.txt")], shard_size=2, max_tokens=16
     )
     spawn(sum, (1, 2)).join()  # the first waits until torch is loaded
     begun = time.monotonic()

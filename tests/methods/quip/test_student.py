@@ -96,11 +96,12 @@ def answered(student):
 
 @pytest.mark.parametrize("labels", ["teacher", pytest.param("hard", marks=pytest.mark.long), "answers"])
 def test_three_questions_are_learned_by_heart(quick_bert, data, labels):
-    assert answered(trained(settings(quick_bert, data, labels=labels), data)) == [text for *_, text in ASKED]
+    student = trained(settings(quick_bert, data, labels=labels, epochs=60), data)
+    assert answered(student) == [text for *_, text in ASKED]
 
 
 def test_among_the_tokens_of_all_passages_too(quick_bert, data):
-    student = trained(settings(quick_bert, data, negatives="batch"), data)
+    student = trained(settings(quick_bert, data, negatives="batch", epochs=60), data)
     assert answered(student) == [text for *_, text in ASKED]
 
 
@@ -339,7 +340,8 @@ def test_whose_turn_it_is_is_by_chance():
 
 def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(quick_bert, data, tmp_path):
     run = Run(tmp_path / "student", Silent())
-    infuse(settings(quick_bert, data, validation=data, eval_steps=40), run)
+    given = settings(quick_bert, data, validation=data, epochs=60, eval_steps=40)
+    infuse(given, run)
     student = pairsmith.load_student(str(run.out), device="cpu")
     assert answered(student) == [text for *_, text in ASKED]
     alone = AutoModel.from_pretrained(run.out).state_dict()
@@ -351,7 +353,7 @@ def test_the_folder_opens_with_transformers_and_here_and_is_evaluated(quick_bert
     )
     assert (scores["exact"], scores["f1"]) == (100.0, 100.0)
     again = Run(tmp_path / "student", Silent())
-    assert infuse(settings(quick_bert, data, validation=data, eval_steps=40), again) == run.out
+    assert infuse(given, again) == run.out
 
 
 def behind(path, *answers):
