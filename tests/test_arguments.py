@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 class Loaded:
     """Stands in for what any of the functions that load a model returns; it computes nothing."""
 
-    preprocess = limit = tokenized = question_vectors = by_names = None
+    preprocess = tries = tokenized = question_vectors = by_names = None
 
 
 LOADED = Loaded()
@@ -145,7 +145,7 @@ def test_what_is_no_list_of_texts_or_rows_is_refused(call, name, rows):
         ),
         (
             lambda: pairsmith.answer_with_student(LOADED, ["a", "b"], ["c"]),
-            "there are 2 questions and 1 contexts; give one context for each question",
+            "got 2 questions and 1 context; give one context for each question",
         ),
         (
             lambda: pairsmith.make_training_set([PAIR, NAMED]),

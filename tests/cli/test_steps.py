@@ -130,9 +130,13 @@ def test_commands_that_may_follow_name_what_the_step_was_given(tmp_path):
     settings = EvaluateRetrievalSettings(model="bm25", data=str(tmp_path), language="german")
     (command,) = STEPS["evaluate-retrieval"].commands_after(settings, "out")
     assert command == f"pairsmith search --model bm25 --corpus {tmp_path} --language german"
-    settings = EvaluateRetrievalSettings(model="m", data="of/the-hub", query_prompt="query: ")
+    settings = EvaluateRetrievalSettings(
+        model="m", data="of/the-hub", query_prompt="query: ", document_prompt=""
+    )
     (command,) = STEPS["evaluate-retrieval"].commands_after(settings, "out")
-    assert command == "pairsmith search --model m --corpus CORPUS --query-prompt 'query: '"
+    assert (
+        command == "pairsmith search --model m --corpus CORPUS --query-prompt 'query: ' --document-prompt ''"
+    )
     (command,) = STEPS["queries"].commands_after(QueriesSettings(chunks="chunks", model="m"), "written")
     assert (
         command
@@ -148,6 +152,9 @@ def test_commands_that_may_follow_have_the_columns_that_were_given():
     assert command == (
         "pairsmith negatives --pairs k --corpus c.csv --corpus-column body --encoder e --out k-negatives"
     )
+    settings = EvaluateRetrievalSettings(model="m", data="d", corpus=["c.csv"], corpus_column="body")
+    (command,) = STEPS["evaluate-retrieval"].commands_after(settings, "r")
+    assert command == "pairsmith search --model m --corpus c.csv --corpus-column body"
     settings = TrainBiencoderSettings(
         seeds="s", base="b", kind="reading", inputs=["i"], outputs=["o"], input_column="q", output_column="p"
     )

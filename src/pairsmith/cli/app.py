@@ -323,6 +323,8 @@ def _compare(
 
     process.refuse_several("start it without")
     _refuse_empty({"out": out})
+    if only_write and fresh_steps:
+        raise SettingsError("--fresh-step has no effect with --only-write, which runs nothing; leave it out")
     comparison, progress = read_comparison(find_comparison(file)), _progress(quiet)
     scores, costs = run_comparison(
         comparison, place(out), progress, fresh=fresh, fresh_steps=fresh_steps or (), only_write=only_write

@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 
 from pairsmith.core.arguments import check_not_blank, checked_texts, checked_whole_number, model_name
 from pairsmith.core.arrays import Float32s
-from pairsmith.core.errors import ModelError, SettingsError, first_line
+from pairsmith.core.errors import ModelError, SettingsError, counted, first_line
 from pairsmith.core.model_names import DtypeName, resolve_model
 from pairsmith.models.encode import encode_texts, not_finite
 from pairsmith.models.sentence_encoder import load_sentence_encoder, save_sentence_encoder
@@ -50,7 +50,7 @@ class TextClassifier:
 
     def __repr__(self) -> str:
         """The labels and the device, without the encoder's layers and the weights."""
-        labels = f"{len(self.labels)} labels: {', '.join(self.labels)}"
+        labels = f"{counted(len(self.labels), 'labels')}: {', '.join(self.labels)}"
         return f"{type(self).__name__}({labels}, device={self.encoder.device})"
 
     def scores(

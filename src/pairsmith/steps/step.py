@@ -89,9 +89,10 @@ class Step:
 
         replacements = {"out": shlex.quote(out.rstrip("/") or out)}
         for name in fields:
-            values = getattr(settings, name)
-            texts = [str(value) for value in (values if isinstance(values, list) else [values]) if value]
-            replacements[name] = f" {option_name(name)} ".join(map(shlex.quote, texts)) or name.upper()
+            value = getattr(settings, name)
+            values = value if isinstance(value, list) else [] if value is None else [value]
+            texts = (shlex.quote(str(value)) for value in values)
+            replacements[name] = f" {option_name(name)} ".join(texts) or name.upper()
         return [_OPTIONAL.sub(optional, command).format_map(replacements) for command in commands]
 
     def planner(self) -> "Callable[..., Estimate]":

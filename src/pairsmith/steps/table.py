@@ -67,8 +67,9 @@ def _after_retrieval(settings: EvaluateRetrievalSettings) -> tuple[str, ...]:
     """A search of the same documents; those of a folder in BEIR's layout are found by the folder's name."""
     corpus = "{corpus}" if settings.corpus or not is_folder(place(settings.data)) else "{data}"
     options = (
-        "[--query-prompt {query_prompt}] [--document-prompt {document_prompt}] [--dimensions {dimensions}] "
-        "[--language {language}] [--pooling {pooling}] [--max-length {max_length}] [--vectors {vectors}]"
+        "[--corpus-column {corpus_column}] [--query-prompt {query_prompt}] "
+        "[--document-prompt {document_prompt}] [--dimensions {dimensions}] [--language {language}] "
+        "[--pooling {pooling}] [--max-length {max_length}] [--vectors {vectors}]"
     )
     return (f"pairsmith search --model {{model}} --corpus {corpus} {options}",)
 

@@ -189,12 +189,14 @@ def test_what_is_done_once_is_read_by_every_seed(file, tmp_path):
 def test_a_step_starts_over_in_the_runs_that_have_it(file, tmp_path, monkeypatch):
     data = yaml.safe_load(file.read_text())
     data["once"] = [{"name": "base", "step": "mix", "settings": {"data": ["./found.jsonl"]}}]
+    data["ways"]["found"]["steps"][0]["settings"]["data"] = "@base"
     data |= {"seeds": [5, 6], "rows": [4]}
     file.write_text(yaml.safe_dump(data))
     runs = []
 
     def run(recipe, folder, progress, *, fresh, fresh_steps):
         runs.append((folder.parent.name, fresh_steps))
+        (folder / "base").mkdir(parents=True)  # the seeds' recipes read it, and are loaded only then
         if len(runs) == 3:
             raise SettingsError("that was the last run")
 

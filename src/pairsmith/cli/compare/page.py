@@ -7,7 +7,6 @@ from statistics import fmean
 
 from pairsmith.cli.compare.file import Comparison
 from pairsmith.cli.compare.outcome import TABLE_HEAD, Cost, Score, rows_of_table, tokens_of
-from pairsmith.core.errors import counted
 from pairsmith.tools.report.charts import Point, lines
 from pairsmith.tools.report.models import MEANINGS
 from pairsmith.tools.report.parts import (
@@ -31,8 +30,8 @@ def page(comparison: Comparison, scores: Sequence[Score], costs: Mapping[str, Co
     spread = "There is only one seed, so there are no intervals."
     if seeds > 1:
         spread = (
-            f"Vertical lines are 95 % confidence intervals of the mean over {counted(seeds, 'seeds')}, by "
-            "Student's t. Where intervals overlap, the difference between two ways may be chance."
+            f"Vertical lines are 95 % confidence intervals of the mean over {seeds} seeds, by Student's t. "
+            "Where intervals overlap, the difference between two ways may be chance."
         )
     facts = [
         ("compared figure", figure),

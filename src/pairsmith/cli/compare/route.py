@@ -62,31 +62,27 @@ def run_comparison(
     _check_recipe(comparison)
     folders = {seed: out / f"seed-{seed}" for seed in comparison.seeds}
     once_run = out.resolve() / ONCE / "run"
-    once_file = _write_recipe(once_recipe(comparison), out / ONCE) if comparison.once else None
-    files = {
-        seed: _write_recipe(as_recipe(comparison, seed, once_run), folder) for seed, folder in folders.items()
-    }
+    recipes = {seed: as_recipe(comparison, seed, once_run) for seed in comparison.seeds}
+    once = once_recipe(comparison) if comparison.once else None
+    _check_steps(fresh_steps, [*recipes.values(), *([once] if once else [])])
+    once_file = _write_recipe(once, out / ONCE) if once else None
+    files = {seed: _write_recipe(recipes[seed], folder) for seed, folder in folders.items()}
     if only_write:
         for path in filter(None, [once_file, *files.values()]):
             progress.say(f"wrote {path}")
         if once_file is not None:
             progress.say(f"to run first: pairsmith run {once_file} --out {out / ONCE / 'run'}")
         return [], {}
-    runs = [_Run(folder / "run", load_recipe(files[seed])) for seed, folder in folders.items()]
-    once = load_recipe(once_file) if once_file is not None else None
-    names = {step.name for recipe in [once, runs[0].recipe] if recipe for step in recipe.steps}
-    for name in fresh_steps:
-        if name not in names:
-            hint = known_names_hint(name, names)
-            raise SettingsError(f"--fresh-step {name}: the comparison has no such step; {hint}")
 
     def run_one(recipe: Recipe, folder: Path) -> dict[str, Any]:
         own = {step.name for step in recipe.steps}
         afresh = [name for name in fresh_steps if name in own]
         return run_recipe(recipe, folder, progress, fresh=fresh, fresh_steps=afresh)
 
-    if once is not None:
-        run_one(once, once_run)
+    if once_file is not None:
+        run_one(load_recipe(once_file), once_run)
+    # Loaded only now: what the seeds read of the steps under ``once`` has to be there.
+    runs = [_Run(folder / "run", load_recipe(files[seed])) for seed, folder in folders.items()]
     figures = []
     for number, (seed, run) in enumerate(zip(folders, runs, strict=True), start=1):
         progress.say(f"seed {seed} ({number}/{len(runs)}) → {folders[seed]}")
@@ -125,6 +121,15 @@ class _Run:
                 model = getattr(step.settings(self.folder), "model", None)
                 count += written_tokens(self.folder / step.name, step.kind, model)
         return count
+
+
+def _check_steps(names: Iterable[str], recipes: Iterable[Mapping[str, Any]]) -> None:
+    """Raise a ``SettingsError`` unless a recipe has a step of each name."""
+    known = {step["name"] for recipe in recipes for step in recipe["steps"]}
+    for name in names:
+        if name not in known:
+            hint = known_names_hint(name, known)
+            raise SettingsError(f"--fresh-step {name}: the comparison has no such step; {hint}")
 
 
 def _refuse_others(out: Path) -> None:

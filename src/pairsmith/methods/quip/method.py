@@ -30,7 +30,7 @@ from pairsmith.core.arguments import (
     checked_whole_number,
     model_name,
 )
-from pairsmith.core.errors import InputError, SettingsError
+from pairsmith.core.errors import InputError, SettingsError, counted
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.validation import checked_options, refuse_options_of_steps
 from pairsmith.data.documents import Document
@@ -70,7 +70,7 @@ def generate_questions(
         SettingsError: the generator is not loaded.
     """
     check_progress(progress)
-    check_loaded(generator, "generator", "limit", "load_question_generator")
+    check_loaded(generator, "generator", "tries", "load_question_generator")
     distinct = dict.fromkeys(checked_texts(texts, "texts"))
     check_not_empty(distinct, "texts", "text")
     check_not_blank(distinct, "texts")
@@ -241,8 +241,8 @@ def answer_with_student(
     questions, contexts = checked_texts(questions, "questions"), checked_texts(contexts, "contexts")
     if len(questions) != len(contexts):
         raise InputError(
-            f"there are {len(questions):,} questions and {len(contexts):,} contexts; give one context for "
-            "each question"
+            f"got {counted(len(questions), 'questions')} and {counted(len(contexts), 'contexts')}; give one "
+            "context for each question"
         )
     with (progress or Silent()).task("answer", len(questions), "questions") as bar:
         return answer_with_span_encoder(

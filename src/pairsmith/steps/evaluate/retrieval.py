@@ -1,7 +1,6 @@
 """Retrieval: does a model rank the documents that are relevant to a query above all other documents?
 
-This step is no ``Evaluation``: a run that was stopped goes on from the document vectors that it saved, and
-the figures are compared with an earlier evaluation's.
+This step is no ``Evaluation``: a run that was stopped goes on from the document vectors that it saved.
 """
 
 import math

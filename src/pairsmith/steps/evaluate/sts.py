@@ -1,7 +1,7 @@
 """Semantic textual similarity: does the cosine of sentence vectors rank pairs as people do (D11, D12)?
 
-This step is no ``Evaluation``: it compares its figures with an earlier evaluation's, and its data are several
-test sets in their released form, not a split of a dataset folder.
+This step is no ``Evaluation``: its data are several test sets in their released form, not a split of a
+dataset folder.
 """
 
 import time

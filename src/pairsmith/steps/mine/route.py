@@ -192,7 +192,7 @@ def _left_out_before(folders: Sequence[DatasetFolder], blank: Mapping[str, int],
         if totals.rejects:
             reasons = ", ".join(f"{n:,} {reason}" for reason, n in totals.rejects_by_reason.items())
             run.progress.say(
-                f"{name}: {totals.rejects:,} of {counted(texts, 'texts')} are left out before the "
+                f"{name}: {totals.rejects:,} of {texts:,} texts are left out before the "
                 f"search ({reasons}); they are in {folder.path}/rejects"
             )
         of_style = sum(n for reason, n in totals.rejects_by_reason.items() if reason.startswith(f"{STYLE}:"))

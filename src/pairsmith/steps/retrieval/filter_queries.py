@@ -320,7 +320,7 @@ def _report(decision: _Decision, share: float, run: Run) -> None:
     inconsistent = sum(verdict.filter == "inconsistent" for verdict in verdicts)
     low = sum(verdict.filter == "judge" for verdict in verdicts)
     if total := inconsistent + consistent:
-        run.progress.say(f"{consistent:,} of {counted(total, 'queries')} lead back to their chunks")
+        run.progress.say(f"{consistent:,} of {total:,} queries lead back to their chunks")
     if low:
         run.progress.say(f"{low:,} of these {consistent:,} are left out because of the judge's scores")
 

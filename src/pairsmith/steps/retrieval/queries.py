@@ -176,7 +176,7 @@ def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run)
     none = chunk_count - some
     if complete < chunk_count:
         run.progress.say(
-            f"{chunk_count - complete:,} of {counted(chunk_count, 'chunks')} have fewer than "
+            f"{chunk_count - complete:,} of {chunk_count:,} chunks have fewer than "
             f"{counted(wanted, 'queries')}, {none:,} of them none; a larger --tries gives more"
         )
     return {
