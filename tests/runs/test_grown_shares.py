@@ -71,11 +71,28 @@ def test_a_rank_extends_what_the_jobs_folder_has(job):
 
 
 def test_a_share_that_was_not_extended_replaces_nothing(job):
-    job.make(1, [0, 2], FIRST)
-    job.make(3, [0], Rank(0, 3))
+    """Shares are copied in the order of the numbers of ranks: that of 3 ranks comes last."""
+    job.make(3, [0, 2], FIRST)
+    job.make(1, [0], Rank(0, 3))
     writer = job.start(3)
     assert writer.is_done(0, job.spec(3, 4))
-    assert writer.is_done(2, job.spec(1, 4))
+    assert writer.tables(0)[0]["train"].num_rows == 3
+
+
+def test_a_damaged_shard_of_a_rank_leaves_the_one_that_it_extends(job):
+    """All its files are checked before the first of them replaces one of the job's folder."""
+    job.make(1, [1])
+    job.make(3, [1], SECOND)
+    damaged = job.out / SECOND.name / "rejects/part-00001.parquet"
+    damaged.write_bytes(b"")
+    heard = Heard()
+    writer = job.start(3, progress=heard)
+    assert f"{damaged} has changed; shard 1 is made again" in heard.lines
+    assert writer.tables(1)[0]["train"].num_rows == writer.counts.rows == 1
+    lock.release(job.out)
+    heard = Heard()
+    assert job.start(3, progress=heard).done == (1,)
+    assert heard.lines == []
 
 
 def test_shares_of_less_are_taken_over_by_a_run_that_asks_for_more(job):

@@ -333,12 +333,14 @@ class FolderWriter:
         own = self._entries.get(entry.shard)
         if own is not None and self._extent(entry) <= self._extent(own):
             return
-        for file in entry.files:
-            data = (folder / file.path).read_bytes()
+        contents = [(folder / file.path).read_bytes() for file in entry.files]
+        for file, data in zip(entry.files, contents, strict=True):
             if hash_bytes(data) != file.sha256:
                 text = f"{folder / file.path} has changed; shard {entry.shard} is made again"
                 self.run.tell("damaged", text)
                 return
+        # Only then, as this folder may have an earlier form of the shard.
+        for file, data in zip(entry.files, contents, strict=True):
             write_atomic(self._out / file.path, data)
         self._add(entry)
 
