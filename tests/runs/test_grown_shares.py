@@ -1,14 +1,19 @@
 """Ranks of an array job that add to earlier work: what they made is taken over, and never made again."""
 
+import os
+import shutil
+
 import pytest
 from tests.heard import Heard
 
-from pairsmith.core.errors import BusyError, OtherWorkError
+from pairsmith.core.errors import BusyError, FolderError, OtherWorkError
 from pairsmith.core.fields import WorkerSettings
+from pairsmith.core.paths import place, size_of
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR
-from pairsmith.runs import DatasetFolder, FolderWriter, Growth, Identity, Run, ShardSpec, lock
+from pairsmith.runs import DatasetFolder, FolderWriter, Growth, Identity, Run, ShardSpec, existing, lock
 from pairsmith.runs.array_job import run_rank
+from pairsmith.runs.manifest import read_manifest
 from pairsmith.runs.ranks import Rank
 
 GROWTH = Growth(frozenset({"tries"}), lambda _: True)
@@ -177,3 +182,73 @@ def test_a_run_that_is_refused_because_of_shares_leaves_a_finished_folder_finish
     assert work.contents(job.out) == before
     assert DatasetFolder.open(job.out).rows == 2
     assert job.start(3).is_done(0, job.spec(3, 4))
+
+
+@pytest.mark.parametrize("fault", ["damaged", "unreachable"])
+def test_the_share_of_a_rank_whose_manifest_cannot_be_read_is_kept(job, work, monkeypatch, fault):
+    writer = job.start(1)
+    job.make(3, [0], FIRST)
+    folder = job.out / FIRST.name
+    writer.commit(0, {"train": work.pairs(0, 1)}, work.rejects(0), job.spec(1, 4))
+    with monkeypatch.context() as patch:
+        if fault == "damaged":
+            (folder / "manifest.json").write_text("{")
+        else:
+
+            def read(place):
+                if place == folder:
+                    raise FolderError(f"{place} cannot be reached: 503")
+                return read_manifest(place)
+
+            patch.setattr(existing, "read_manifest", read)
+        writer.finish(work.card)
+    assert job.start(3).is_done(0, job.spec(3, 4))
+
+
+def test_a_share_of_less_that_was_taken_over_is_removed_when_the_run_ends(job, work):
+    job.make(1, [0], FIRST)
+    writer = job.start(3)
+    writer.commit(0, {"train": work.pairs(0, 3)}, work.rejects(0), job.spec(3, 4))
+    writer.finish(work.card)
+    assert not (job.out / FIRST.name).exists()
+
+
+@pytest.mark.parametrize("where", ["disk", "store"])
+def test_ranks_go_on_in_a_folder_whose_removal_was_interrupted(job, where, monkeypatch):
+    monkeypatch.setattr("pairsmith.runs.lease._SETTLE_SECONDS", 0.0)
+    if where == "store":
+        job.out = place(f"memory://removed-{os.urandom(4).hex()}/out")
+    job.make(1, [0], FIRST)
+    folder, removed = job.out / FIRST.name, []
+
+    def interrupted(real):
+        def remove(files, *args, **options):
+            if len(removed) == 1:
+                raise KeyboardInterrupt
+            removed.append(files)
+            return real(files, *args, **options)
+
+        return remove
+
+    with monkeypatch.context() as patch:
+        # The folders of a folder on the disk, then the folder itself; in a store all files but the last.
+        patch.setattr(shutil, "rmtree", interrupted(shutil.rmtree))
+        patch.setattr(existing, "remove_files", interrupted(existing.remove_files))
+        with pytest.raises(KeyboardInterrupt):
+            existing.remove_rank_folder(folder)
+    assert size_of(folder / "manifest.json") is not None
+    job.make(1, [0], FIRST)
+
+
+def test_no_share_of_other_work_is_left_if_a_fresh_run_is_killed_at_its_start(job, monkeypatch):
+    job.make(1, [0], FIRST)
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderWriter, "_record", killed)
+        with pytest.raises(KeyboardInterrupt):
+            job.start(1, run=Run(job.out, Silent(), fresh=True), seed=5)
+    lock.release(job.out)
+    assert job.start(1, seed=5).done == ()

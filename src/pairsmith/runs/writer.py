@@ -165,8 +165,6 @@ class FolderWriter:
                     writer._record(begun=earlier is not None)
                     for folder, of_rank in shares:
                         copy_share(folder, of_rank, run, writer._copy_shard)
-                if run.fresh and not run.within:
-                    remove_rank_folders(run)
         except FolderError:
             lock.release(run.out)
             raise
