@@ -11,10 +11,21 @@ from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.paths import place, size_of
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR
-from pairsmith.runs import DatasetFolder, FolderWriter, Growth, Identity, Run, ShardSpec, existing, lock
+from pairsmith.runs import (
+    DatasetFolder,
+    FolderWriter,
+    Growth,
+    Identity,
+    Run,
+    ShardSpec,
+    existing,
+    lock,
+    writer,
+)
 from pairsmith.runs.array_job import run_rank
 from pairsmith.runs.manifest import read_manifest
 from pairsmith.runs.ranks import Rank
+from pairsmith.steps.reuse import is_complete
 
 GROWTH = Growth(frozenset({"tries"}), lambda _: True)
 
@@ -138,12 +149,15 @@ def test_a_rank_makes_a_damaged_shard_of_its_share_again_even_if_the_job_was_fin
     assert job.start(1, SECOND).finished  # its own share has not changed
 
 
-def test_ranks_that_finished_earlier_work_are_waited_for(job, work):
-    """Else the rank that is the first to make more would make the shares of all others, too."""
+@pytest.fixture
+def run(job, work):
+    """Runs a rank of a job with four shards; returns the shards that it made, and the lines that it said."""
 
-    def run(number, tries):
+    def run(number, tries, size=2):
         def step(_, run):
             writer = job.start(tries, run=run)
+            if writer.finished:
+                return
             for shard in range(4):
                 if not writer.is_done(shard, job.spec(tries, 4)):
                     rejects = work.rejects(shard)
@@ -152,19 +166,115 @@ def test_ranks_that_finished_earlier_work_are_waited_for(job, work):
             writer.finish(work.card)
 
         heard, made = Heard(), []
-        run_rank(step, WorkerSettings(), Rank(number, 3), Run(job.out, heard))
+        run_rank(step, WorkerSettings(), Rank(number, size), Run(job.out, heard))
         return made, heard.lines
 
-    assert [run(number, 1)[0] for number in (0, 1)] == [[0, 3], [1]]
-    made, lines = run(2, 3)
+    return run
+
+
+def test_ranks_that_finished_earlier_work_are_waited_for(job, run):
+    """Else the rank that is the first to make more would make the shares of all others, too."""
+    assert [run(number, 1, size=3)[0] for number in (0, 1)] == [[0, 3], [1]]
+    made, lines = run(2, 3, size=3)
     assert made == [2]
     assert lines[-1] == (
         "rank 2 of 3 has made its share; not finished yet: 0, 1 "
         "(other inputs or settings: 0, 1; start them again with these)"
     )
-    assert [run(number, 3)[0] for number in (1, 0)] == [[1], [0, 3]]
+    assert [run(number, 3, size=3)[0] for number in (1, 0)] == [[1], [0, 3]]
     folder = DatasetFolder.open(job.out)
     assert folder.rows == 4 * 3
+
+
+def test_a_rank_that_repairs_a_finished_job_joins_its_share_at_once(job, run):
+    """The other ranks make no share, as theirs are in the job's folder."""
+    for number in (0, 1):
+        run(number, 1)
+    file = job.out / "data/train-00002.parquet"
+    before = file.read_bytes()
+    file.write_bytes(b"")
+    assert run(1, 1) == ([], [])
+    assert run(0, 1)[0] == [2]
+    assert file.read_bytes() == before
+    assert DatasetFolder.open(job.out).rows == 4
+    assert not list(job.out.glob("rank-*"))
+
+
+def test_ranks_keep_the_shards_of_a_finished_job_whose_manifest_is_damaged(job, run):
+    for number in (0, 1):
+        run(number, 1)
+    (job.out / "manifest.json").write_text("{")
+    made, lines = run(0, 1)
+    assert made == []
+    assert any("restored from the journal" in line for line in lines)
+    assert run(1, 1)[0] == []
+    assert DatasetFolder.open(job.out).rows == 4
+
+
+def test_the_share_that_another_rank_joined_while_this_one_was_started_is_not_made_again(
+    job, run, monkeypatch
+):
+    run(0, 1)
+    claim, joined = writer.claim, []
+
+    def claim_late(this, *args):
+        if this.rank == FIRST and not joined:
+            joined.append(run(1, 1)[0])
+        return claim(this, *args)
+
+    monkeypatch.setattr(writer, "claim", claim_late)
+    assert run(0, 1)[0] == []
+    assert joined == [[1, 3]]
+    assert DatasetFolder.open(job.out).rows == 4
+    assert not list(job.out.glob("rank-*"))
+
+
+def test_a_mark_of_an_earlier_version_counts_for_the_work_in_its_folder(job, run):
+    run(0, 1)
+    (job.out / FIRST.name / "rank.json").write_text('{"complete": true}')
+    run(1, 1)
+    assert DatasetFolder.open(job.out).rows == 4
+
+
+def test_what_is_no_json_object_is_no_mark(job, run):
+    run(0, 1)
+    (job.out / FIRST.name / "rank.json").write_text("[]")
+    assert run(1, 1)[1][-1] == "rank 1 of 2 has made its share; not finished yet: 0"
+
+
+def test_a_rank_says_what_to_do_if_another_process_writes_to_the_folder_of_the_job(job, run):
+    fcntl = pytest.importorskip("fcntl")
+    job.make(1, [0, 1])
+    other = os.open(job.out, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    run(0, 3)
+    said = f"another process writes to {job.out}; when it has ended, start a rank again"
+    assert run(1, 3)[1][-1] == said
+    manifest = read_manifest(job.out / FIRST.name)  # the process that puts the shares together wrote this
+    (job.out / "manifest.json").write_text(manifest.model_dump_json())
+    assert run(1, 3)[1][-1] == f"another process is putting the shares in {job.out} together"
+    os.close(other)
+
+
+def test_a_shard_with_fewer_inputs_replaces_none_with_more(job):
+    job.make(1, [0], items=6)
+    job.make(3, [0], FIRST, items=4)
+    assert job.start(3).is_done(0, job.spec(1, 6))
+
+
+def test_a_shard_that_was_extended_in_part_replaces_one_that_was_not(job):
+    """So only the rest is generated."""
+    job.make(1, [0])
+    job.make(2, [0], FIRST)
+    assert job.start(3).tables(0)[0]["train"].num_rows == 2
+
+
+def test_a_rank_of_a_finished_job_needs_no_earlier_run(job, run):
+    for number in (0, 1):
+        run(number, 1)
+    rank = Run(job.out / FIRST.name, Silent(), rank=FIRST)
+    assert is_complete(rank, Identity.of("generate", {"tries": 1}))
+    assert not is_complete(rank, Identity.of("generate", {"tries": 2}))
 
 
 def test_a_run_that_is_refused_because_of_shares_leaves_a_finished_folder_finished(job, work):

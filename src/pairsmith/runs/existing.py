@@ -143,7 +143,7 @@ def share_in_job_folder(run: Run, rank: Rank, base: str) -> tuple[dict[int, Shar
     """
     folder = run.job_folder
     with suppress(FolderError):
-        manifest = read_manifest(folder)
+        manifest = read_or_restore_manifest(replace(run, out=folder))
         if manifest.base == base:
             entries = entries_of(manifest, Journal.read(folder)).values()
             listed = [entry for entry in entries if rank.has(entry.shard)]
@@ -224,11 +224,11 @@ def locked_shares(
             list(several(remove_rank_folder, folders))
         shares = []
         for folder in [] if anew else folders:
-            of_rank = read_or_restore_manifest(replace(run, out=folder))
-            if of_rank.fingerprint == identity.fingerprint or extends(folder, of_rank):
-                shares.append((folder, of_rank))
+            rank_manifest = read_or_restore_manifest(replace(run, out=folder))
+            if rank_manifest.fingerprint == identity.fingerprint or extends(folder, rank_manifest):
+                shares.append((folder, rank_manifest))
             elif not run.within:  # a part that was made for other work is removed with the other shares
-                raise _other_share(run, folder, of_rank, identity)
+                raise _other_share(run, folder, rank_manifest, identity)
         yield shares
     finally:
         for folder in locked:
@@ -246,13 +246,15 @@ def _lock_rank(folder: Place, run: Run) -> bool:
     return True
 
 
-def copy_share(folder: Place, of_rank: Manifest, run: Run, add: Callable[[Place, ShardEntry], None]) -> None:
+def copy_share(
+    folder: Place, rank_manifest: Manifest, run: Run, add: Callable[[Place, ShardEntry], None]
+) -> None:
     """Copy a share of ``locked_shares`` to ``run.out``, and remove its shards from the rank's folder.
 
     ``add`` copies a shard; it is called with the folder and the shard.
     """
     journal = Journal.read(folder)
-    entries = entries_of(of_rank, journal)
+    entries = entries_of(rank_manifest, journal)
     with reaching(folder, FolderError):
         for entry in entries.values():
             add(folder, entry)
