@@ -10,12 +10,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pairsmith.core.errors import BusyError, SettingsError, StorageError
+from pairsmith.core.errors import BusyError, FolderError, SettingsError, StorageError
 from pairsmith.core.fields import WorkerSettings
 from pairsmith.core.paths import MANIFEST, Place, reaching, several, size_of
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
-from pairsmith.runs.manifest import read_manifest
+from pairsmith.runs.manifest import Manifest, read_manifest
 from pairsmith.runs.ranks import DONE, Rank, few_numbers
 from pairsmith.runs.storage import write_json
 
@@ -47,7 +47,10 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     folders = [run.out / Rank(number, rank.size).name for number in range(rank.size)]
     shares = list(several(_finished_share, folders))
     missing = [number for number, other in enumerate(shares) if other != share]
-    if missing:
+    job_manifest = _manifest_of(run.out)
+    # If this work was finished, some shards were damaged; ranks whose shards are sound make no share again.
+    repairs = job_manifest is not None and job_manifest.has_finished(share)
+    if missing and not repairs:
         state = f"not finished yet: {few_numbers(missing)}"
         # Their shares may be of work that has grown since.
         if differing := [number for number in missing if shares[number] is not None]:
@@ -57,7 +60,11 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     try:
         work(settings, run)
     except BusyError:
-        run.progress.say(f"another process is putting the shares in {run.out} together")
+        job_manifest = _manifest_of(run.out)
+        if job_manifest and job_manifest.fingerprint == share:
+            run.progress.say(f"another process is putting the shares in {run.out} together")
+        else:
+            run.progress.say(f"another process writes to {run.out}; when it has ended, start a rank again")
 
 
 def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, run: Run) -> str | None:
@@ -65,6 +72,11 @@ def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, ru
 
     The work is begun even if the share is finished, so that other settings are refused and added inputs seen.
     The result is the fingerprint of the work, or None if the shares of all ranks were put together before.
+    While another process copies the finished share, this one cannot begin, and the result is the fingerprint
+    of that share.
+
+    Raises:
+        BusyError: another process is making the share.
     """
     done = run.out / DONE
     fingerprint: str | None = None
@@ -90,7 +102,18 @@ def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, ru
 
 def _finished_share(folder: Place) -> str | None:
     """The fingerprint of the work whose share is finished in a rank's folder; None if it is unfinished."""
-    with reaching(folder, StorageError), suppress(FileNotFoundError, ValueError, KeyError):
-        fingerprint: str = json.loads((folder / DONE).read_bytes())["fingerprint"]
-        return fingerprint
+    with reaching(folder, StorageError), suppress(FileNotFoundError, ValueError):
+        mark = json.loads((folder / DONE).read_bytes())
+        if isinstance(mark, dict):
+            if "fingerprint" in mark:
+                return str(mark["fingerprint"])
+            manifest = _manifest_of(folder)  # an earlier version wrote no fingerprint into the mark
+            return manifest.fingerprint if manifest else None
+    return None
+
+
+def _manifest_of(folder: Place) -> Manifest | None:
+    """The manifest of ``folder``; None if it is missing or cannot be read."""
+    with suppress(FolderError):
+        return read_manifest(folder)
     return None

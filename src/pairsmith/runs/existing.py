@@ -12,6 +12,7 @@ from pairsmith.core.errors import (
     DamagedError,
     FolderError,
     OtherWorkError,
+    PairsmithError,
     StorageError,
     first_line,
 )
@@ -32,6 +33,7 @@ from pairsmith.runs import lock
 from pairsmith.runs.claim import Run, refuse_foreign, refuse_other_work
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.journal import Journal, read_run
+from pairsmith.runs.lease import LEASE
 from pairsmith.runs.manifest import JOURNAL, REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
 from pairsmith.runs.ranks import Rank, is_rank_folder, rank_folders
 from pairsmith.runs.storage import clear_temporary, storage_errors
@@ -141,7 +143,7 @@ def share_in_job_folder(run: Run, rank: Rank, base: str) -> tuple[dict[int, Shar
     """
     folder = run.job_folder
     with suppress(FolderError):
-        manifest = read_manifest(folder)
+        manifest = read_or_restore_manifest(replace(run, out=folder))
         if manifest.base == base:
             entries = entries_of(manifest, Journal.read(folder)).values()
             listed = [entry for entry in entries if rank.has(entry.shard)]
@@ -192,6 +194,9 @@ def locked_shares(
 ) -> Iterator[list[tuple[Place, Manifest]]]:
     """A context in which no rank can write a share for ``run.out``; it has the folders and their manifests.
 
+    If the step starts over, the folders of all ranks are removed instead: a share of other work that is left
+    would be refused when the new work is continued.
+
     Args:
         run: the run that writes to the job's folder.
         identity: its work.
@@ -202,7 +207,10 @@ def locked_shares(
         BusyError: a rank is still running.
         OtherWorkError: a rank's folder holds work with other settings or inputs.
     """
-    folders = [folder for folder in run.rank_folders() if size_of(folder / MANIFEST) is not None]
+    anew = run.fresh and not run.within
+    folders = run.rank_folders()
+    if not anew:
+        folders = [folder for folder in folders if size_of(folder / MANIFEST) is not None]
     locked: list[Place] = []
 
     def lock_folder(folder: Place) -> None:
@@ -212,13 +220,15 @@ def locked_shares(
 
     try:
         list(several(lock_folder, folders))  # together, as each may have to be watched for half a minute
+        if anew:
+            list(several(remove_rank_folder, folders))
         shares = []
-        for folder in folders if run.within or not run.fresh else []:
-            of_rank = read_or_restore_manifest(replace(run, out=folder))
-            if of_rank.fingerprint == identity.fingerprint or extends(folder, of_rank):
-                shares.append((folder, of_rank))
+        for folder in [] if anew else folders:
+            rank_manifest = read_or_restore_manifest(replace(run, out=folder))
+            if rank_manifest.fingerprint == identity.fingerprint or extends(folder, rank_manifest):
+                shares.append((folder, rank_manifest))
             elif not run.within:  # a part that was made for other work is removed with the other shares
-                raise _other_share(run, folder, of_rank, identity)
+                raise _other_share(run, folder, rank_manifest, identity)
         yield shares
     finally:
         for folder in locked:
@@ -236,13 +246,15 @@ def _lock_rank(folder: Place, run: Run) -> bool:
     return True
 
 
-def copy_share(folder: Place, of_rank: Manifest, run: Run, add: Callable[[Place, ShardEntry], None]) -> None:
+def copy_share(
+    folder: Place, rank_manifest: Manifest, run: Run, add: Callable[[Place, ShardEntry], None]
+) -> None:
     """Copy a share of ``locked_shares`` to ``run.out``, and remove its shards from the rank's folder.
 
     ``add`` copies a shard; it is called with the folder and the shard.
     """
     journal = Journal.read(folder)
-    entries = entries_of(of_rank, journal)
+    entries = entries_of(rank_manifest, journal)
     with reaching(folder, FolderError):
         for entry in entries.values():
             add(folder, entry)
@@ -256,26 +268,54 @@ def copy_share(folder: Place, of_rank: Manifest, run: Run, add: Callable[[Place,
         remove_files([folder / file.path for entry in entries.values() for file in entry.files])
 
 
-def remove_rank_folders(run: Run, finished: Manifest | None = None) -> None:
-    """Remove the folders of ranks that are not running.
+def remove_rank_folders(run: Run, finished_manifest: Manifest) -> None:
+    """Remove the folders of ranks that are not running, after the work of ``run.out`` was finished.
 
-    With ``finished``, the work that was finished in ``run.out``, only folders with shares of this work are
-    removed. Meanwhile, ranks may have been started to add to it.
+    Meanwhile, ranks may have been started to add to it; their shards are kept.
     """
 
     def remove(folder: Place) -> None:
         if not _lock_rank(folder, run):
             return
         try:
-            with suppress(FolderError):  # no manifest, so no share
-                if finished and read_manifest(folder).fingerprint != finished.fingerprint:
-                    return
-            with storage_errors(folder):
-                if isinstance(folder, Path):
-                    shutil.rmtree(folder, ignore_errors=True)
-                else:
-                    remove_files(list(files_below(folder).values()))
+            if not _has_shards_to_add(folder, finished_manifest):
+                remove_rank_folder(folder)
         finally:
             lock.release(folder)
 
     list(several(remove, run.rank_folders()))
+
+
+def _has_shards_to_add(folder: Place, finished_manifest: Manifest) -> bool:
+    """Whether a rank's folder has shards of other work than the finished one, or may have some."""
+    with suppress(PairsmithError), reaching(folder, StorageError):  # if the folder cannot be read, it may
+        try:
+            manifest = read_manifest(folder) if size_of(folder / MANIFEST) is not None else None
+        except DamagedError:
+            manifest = read_run(folder)
+        if manifest is not None and manifest.fingerprint == finished_manifest.fingerprint:
+            return False
+        journal = Journal.read(folder)  # without lines if another run has copied the shards
+        return bool(journal.entries) or journal.bad > 0 or has_saved_parts(folder)
+    return True
+
+
+def remove_rank_folder(folder: Place) -> None:
+    """Remove the folder of a rank that this process has locked.
+
+    The manifest comes last: if the process is killed in between, nobody takes the rest for foreign files.
+    """
+    with storage_errors(folder):
+        if isinstance(folder, Path):
+            with suppress(OSError):  # a file that cannot be removed is left, with the manifest
+                for path in folder.iterdir():
+                    if path.is_dir():
+                        shutil.rmtree(path)
+                    elif path.name not in (MANIFEST, LEASE):
+                        path.unlink()
+                shutil.rmtree(folder)
+        else:
+            files = files_below(folder)
+            others = [path for name, path in files.items() if name not in (MANIFEST, LEASE)]
+            remove_files(others)
+            remove_files([folder / MANIFEST])

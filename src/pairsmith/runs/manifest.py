@@ -97,6 +97,10 @@ class Manifest(_Model):
     pairsmith: str
     created: str = ""
 
+    def has_finished(self, fingerprint: str) -> bool:
+        """Whether the work with this fingerprint is finished."""
+        return self.complete and self.fingerprint == fingerprint
+
     @property
     def shard_files(self) -> list[FileEntry]:
         """The files of all shards."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from pairsmith import __version__
 from pairsmith.core.errors import FolderError, SettingsError, redacted
-from pairsmith.core.paths import MANIFEST, Place
+from pairsmith.core.paths import MANIFEST, Place, size_of
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import lock
 from pairsmith.runs.card import Card, render_card
@@ -32,6 +32,7 @@ from pairsmith.runs.existing import (
     read_or_restore_manifest,
     refuse_job_folder,
     refuse_other_ranks,
+    remove_rank_folder,
     remove_rank_folders,
     remove_unlisted_files,
     share_in_job_folder,
@@ -131,17 +132,25 @@ class FolderWriter:
         base = identity.base(growth.settings if growth else ())
         extends = partial(_extends, identity, growth)
         in_job_folder: Mapping[int, ShardEntry] = {}
+        had_share = False
         if run.rank:
             if not run.within:
                 refuse_job_folder(run, identity, extends)
                 refuse_other_ranks(run, identity, base)
-            in_job_folder, of_job = share_in_job_folder(run, run.rank, base)
-            if of_job and of_job.complete and of_job.fingerprint == identity.fingerprint and not run.within:
-                joined, journal = replace(run, out=run.job_folder, rank=None), Journal(run.job_folder)
-                return cls(joined, schema, of_job, entries_of(of_job, journal), journal, {})
+            had_share = size_of(run.out / MANIFEST) is not None
+            in_job_folder, job_manifest = share_in_job_folder(run, run.rank, base)
+            if not run.within and job_manifest and job_manifest.has_finished(identity.fingerprint):
+                return cls._of_finished_job(run, schema, job_manifest)
         earlier = claim(
             run, identity, MANIFEST, lambda _: read_or_restore_manifest(run), partial(extends, run.out)
         )
+        if run.rank and not run.within and had_share and earlier is None:
+            # Another rank has put the shares together meanwhile, and removed this one.
+            in_job_folder, job_manifest = share_in_job_folder(run, run.rank, base)
+            if job_manifest and job_manifest.has_finished(identity.fingerprint):
+                remove_rank_folder(run.out)
+                lock.release(run.out)
+                return cls._of_finished_job(run, schema, job_manifest)
         if run.fresh:
             earlier = None
         seed: Any = identity.settings.get("seed")
@@ -154,37 +163,41 @@ class FolderWriter:
             created=(earlier and earlier.created) or datetime.now(UTC).isoformat(timespec="seconds"),
         )
         try:
-            journal, entries, finished = intact_work(run, manifest, earlier)
-            if finished:
-                writer = cls(run, schema, finished, entries, journal, in_job_folder)
+            journal, entries, finished_manifest = intact_work(run, manifest, earlier)
+            if finished_manifest:
+                writer = cls(run, schema, finished_manifest, entries, journal, in_job_folder)
                 remove_unlisted_files(run.out, entries.values())
             else:
                 writer = cls(run, schema, manifest, entries, journal, in_job_folder)
                 # Shares are refused before the folder is changed.
                 with locked_shares(run, identity, extends) as shares:
                     writer._record(begun=earlier is not None)
-                    for folder, of_rank in shares:
-                        copy_share(folder, of_rank, run, writer._copy_shard)
-                if run.fresh and not run.within:
-                    remove_rank_folders(run)
+                    for folder, rank_manifest in shares:
+                        copy_share(folder, rank_manifest, run, writer._copy_shard)
         except FolderError:
             lock.release(run.out)
             raise
         run.on_begun()
-        if finished:
+        if finished_manifest:
             lock.release(run.out)
         else:
             done = len(writer.done)
             log(run.out, "start", step=identity.step, shards=planned, done=done, pairsmith=__version__)
         return writer
 
+    @classmethod
+    def _of_finished_job(cls, run: Run, schema: pa.Schema, job_manifest: Manifest) -> Self:
+        """The finished folder of an array job, for a rank that has nothing to do."""
+        joined, journal = replace(run, out=run.job_folder, rank=None), Journal(run.job_folder)
+        return cls(joined, schema, job_manifest, entries_of(job_manifest, journal), journal, {})
+
     def _record(self, *, begun: bool) -> None:
         """Record the run in its folder; ``begun`` says whether it continues an earlier run.
 
         Files that do not belong to it are removed.
         """
-        # Before the manifest is replaced: as long as it says complete, its own list of shards counts, and no
-        # line may list files of other work.
+        # The journal is written before the manifest is replaced: as long as the manifest says complete, its
+        # own list of shards counts; after that, no line may list files of other work.
         if begun:
             recorded = self._journal.entries
             self._journal.add(
@@ -333,18 +346,25 @@ class FolderWriter:
         own = self._entries.get(entry.shard)
         if own is not None and self._extent(entry) <= self._extent(own):
             return
-        for file in entry.files:
-            data = (folder / file.path).read_bytes()
+        contents = [(folder / file.path).read_bytes() for file in entry.files]
+        for file, data in zip(entry.files, contents, strict=True):
             if hash_bytes(data) != file.sha256:
                 text = f"{folder / file.path} has changed; shard {entry.shard} is made again"
                 self.run.tell("damaged", text)
                 return
+        # Only then, as this folder may have an earlier form of the shard.
+        for file, data in zip(entry.files, contents, strict=True):
             write_atomic(self._out / file.path, data)
         self._add(entry)
 
-    def _extent(self, entry: ShardEntry) -> tuple[bool, int]:
-        """How much of a shard is made: whether all that is asked for each input, and the number of inputs."""
-        return entry.asked == self._manifest.asked, entry.items
+    def _extent(self, entry: ShardEntry) -> tuple[int, bool, int]:
+        """How much of a shard is made, in a form that compares.
+
+        These are the number of inputs, whether all that is asked for each was made, and the number of rows
+        and rejects.
+        """
+        rows = sum(file.rows for file in entry.files)
+        return entry.items, entry.asked == self._manifest.asked, rows
 
     def _add(self, entry: ShardEntry) -> None:
         """Add a line to the journal for a shard whose files are written, and count its rows."""

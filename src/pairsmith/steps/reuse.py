@@ -48,12 +48,15 @@ def without_earlier(shard: RecordShard[T]) -> ShardWithEarlier[T, Any]:
 
 
 def is_complete(run: Run, identity: Identity) -> bool:
-    """Whether the run's folder already has the finished result, so that no earlier run is needed."""
+    """Whether the step's folder already has the finished result, so that no earlier run is needed.
+
+    In a rank of an array job, this is the folder in which the shares are put together.
+    """
     try:
-        manifest = read_manifest(run.out)
+        manifest = read_manifest(run.job_folder)
     except PairsmithError:  # the step reports problems with the folder
         return False
-    return not run.fresh and manifest.complete and manifest.fingerprint == identity.fingerprint
+    return not run.fresh and manifest.has_finished(identity.fingerprint)
 
 
 def open_earlier(
