@@ -1,6 +1,8 @@
 """The option ``--against`` of evaluations: differences from an earlier result on the same rows."""
 
 import json
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -141,6 +143,20 @@ def test_results_on_other_rows_are_refused_before_the_model_answers(answering, t
     write_questions(tmp_path / "questions.jsonl")
     with pytest.raises(FolderError, match="is what --against reads; give another folder as --out"):
         answering(GOLD, before, against=str(before))
+
+
+def test_an_earlier_result_may_change_during_the_evaluation(answering, monkeypatch, tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    answering(["red", "blue", "no", "no", "no", "no"], before)
+    compute = qa.evaluate_qa.compute
+
+    def removing(*given):
+        shutil.rmtree(before)
+        return compute(*given)
+
+    monkeypatch.setattr(qa, "evaluate_qa", replace(qa.evaluate_qa, compute=removing))
+    results = answering(GOLD, after, against=str(before))
+    assert results["against"]["exact"]["difference"] == pytest.approx(100 * 4 / 6, abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -166,8 +166,13 @@ class Paired(Generic[S, D]):
     figures: Callable[[S, Sequence[Line]], Mapping[str, Resampled]]
     same: Sequence[str] = ()
 
-    def open(self, step: str, settings: S, read: Callable[[], D]) -> EarlierEvaluation | None:
-        """The evaluation by ``step`` that the setting ``against`` names, if any; ``read`` reads the data.
+    def open(
+        self, step: str, settings: S, read: Callable[[], D]
+    ) -> tuple[EarlierEvaluation, Mapping[str, Resampled]] | None:
+        """The evaluation by ``step`` that the setting ``against`` names, with its figures; None if unset.
+
+        The folder is read here and not when the evaluation is finished: it may have changed by then.
+        ``read`` reads the data.
 
         Raises:
             FolderError: it was evaluated on other rows, or with other settings; further faults are those of
@@ -178,23 +183,30 @@ class Paired(Generic[S, D]):
             return None
         earlier = EarlierEvaluation.open(against, step)
         earlier.check_settings(settings, self.same)
-        rows, lines = list(self.rows_of(settings, read())), predictions_in(earlier.folder)
-        for number, (row, line) in enumerate(zip_longest(rows, lines), start=1):
+        data, lines = read(), predictions_in(earlier.folder)
+        for number, (row, line) in enumerate(zip_longest(self.rows_of(settings, data), lines), start=1):
             if fault := _difference(row, line):
+                count = sum(1 for _ in self.rows_of(settings, data))
                 raise FolderError(
                     f"{earlier.option}: measured on other {self.rows} (there {len(lines):,}, here "
-                    f"{len(rows):,}): row {number:,} {fault}; give a result on the same rows in the same "
+                    f"{count:,}): row {number:,} {fault}; give a result on the same rows in the same "
                     "order, or first evaluate its model on these data"
                 )
-        return earlier
+        return earlier, self.figures(settings, lines)
 
-    def compare(self, earlier: EarlierEvaluation | None, settings: S, run: Run) -> dict[str, Any] | None:
-        """The finished evaluation in the run's folder minus the earlier one, for ``results.json``."""
-        if earlier is None:
+    def compare(
+        self, opened: tuple[EarlierEvaluation, Mapping[str, Resampled]] | None, settings: S, run: Run
+    ) -> dict[str, Any] | None:
+        """The finished evaluation in the run's folder minus the earlier one, for ``results.json``.
+
+        ``opened`` is the result of ``open``.
+        """
+        if opened is None:
             return None
-        own, others = predictions_in(run.out), predictions_in(earlier.folder)
+        earlier, earlier_figures = opened
+        own = predictions_in(run.out)
         warn_of_few(len(own), self.rows, run)
-        differences = paired_differences(self.figures(settings, own), self.figures(settings, others))
+        differences = paired_differences(self.figures(settings, own), earlier_figures)
         if not differences:
             run.progress.say(f"{earlier.option}: has none of the figures of this evaluation to compare")
             return None
