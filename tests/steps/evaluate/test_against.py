@@ -175,6 +175,17 @@ def test_a_comparison_needs_resamples(model):
         model(model="m", data="d", against="a", bootstrap=0)
 
 
+def test_an_error_shows_where_long_texts_begin_to_differ(answering, tmp_path):
+    before = tmp_path / "before"
+    write_questions(tmp_path / "questions.jsonl", ["a" * 80 + " ball"])
+    answering(["no"], before)
+    write_questions(tmp_path / "questions.jsonl", ["a" * 80 + " box"])
+    with pytest.raises(FolderError) as error:
+        answering([], tmp_path / "out", against=str(before))
+    common = "…" + "a" * 18 + " b"
+    assert f'row 1 has the answers "{common}all\']" there, "{common}ox\']" here; give' in str(error.value)
+
+
 # Summaries
 
 
@@ -290,6 +301,22 @@ def test_labels_are_compared_text_by_text(labelling, tmp_path):
         FolderError, match=r"\(there 8, here 8\): row 2 has the label 'bad' there, 'good' here"
     ):
         labelling(gold, data, tmp_path / "other", against=str(before))
+
+
+def test_labels_may_be_spelled_as_the_model_does(labelling, tmp_path):
+    data = tmp_path / "texts.tsv"
+    data.write_text("text\tlabel\n" + "".join(f"text {number}\t{number % 2}\n" for number in range(6)))
+    before, after = tmp_path / "before", tmp_path / "after"
+    labelling(["0.0", "1.0"] * 3, data, before)
+    assert {line["label"] for line in lines(before)} == {"0.0", "1.0"}
+    results = labelling(["0.0", "1.0"] * 3, data, after, against=str(before))
+    assert results["against"]["accuracy"]["difference"] == 0.0
+    with pytest.raises(FolderError) as error:
+        labelling(["no", "yes"] * 3, data, tmp_path / "other", against=str(before), map=["0=no", "1=yes"])
+    assert str(error.value).endswith(
+        "row 1 has the label '0.0' there, 'no' here; labels are compared under the names that --map gives "
+        "them, so give a result on data with the same labels, of a model that has the same names for them"
+    )
 
 
 # Zero-shot and few-shot evaluations

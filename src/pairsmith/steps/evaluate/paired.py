@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Generic, Self, TypeVar
 
@@ -34,6 +34,8 @@ _WHOLE_RANGE = (-100.0, 100.0)
 """All possible differences of two figures ×100: the interval if a figure is undefined in every resample."""
 _SHOWN = 60
 """Largest number of characters of a value in an error message."""
+_BEFORE = 20
+"""Number of characters before the first difference in an error message, if the values are long."""
 
 S = TypeVar("S", bound=Settings)
 D = TypeVar("D")
@@ -159,12 +161,18 @@ class Paired(Generic[S, D]):
             same number of lines draw the same resamples, which depend on ``bootstrap`` and ``seed`` of the
             settings alone.
         same: the names of settings that must have the same values in both evaluations.
+        normalise: for fields that may be spelled in several ways, by name, a function that returns the same
+            value for all spellings. It is applied to the values of both ``rows_of`` and ``predictions.jsonl``
+            before they are compared.
+        advice: for some fields, by name, the end of the error message about rows in which the field differs.
     """
 
     rows: str
     rows_of: Callable[[S, D], Iterable[Mapping[str, Any]]]
     figures: Callable[[S, Sequence[Line]], Mapping[str, Resampled]]
     same: Sequence[str] = ()
+    normalise: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    advice: Mapping[str, str] = field(default_factory=dict)
 
     def open(
         self, step: str, settings: S, read: Callable[[], D]
@@ -185,14 +193,25 @@ class Paired(Generic[S, D]):
         earlier.check_settings(settings, self.same)
         data, lines = read(), predictions_in(earlier.folder)
         for number, (row, line) in enumerate(zip_longest(self.rows_of(settings, data), lines), start=1):
-            if fault := _difference(row, line):
+            if fault := self._difference(row, line):
                 count = sum(1 for _ in self.rows_of(settings, data))
                 raise FolderError(
                     f"{earlier.option}: measured on other {self.rows} (there {len(lines):,}, here "
-                    f"{count:,}): row {number:,} {fault}; give a result on the same rows in the same "
-                    "order, or first evaluate its model on these data"
+                    f"{count:,}): row {number:,} {fault}"
                 )
         return earlier, self.figures(settings, lines)
+
+    def _difference(self, row: Mapping[str, Any] | None, line: Line | None) -> str:
+        """How the row of a line of predictions differs from ``row``, with advice; empty if it is the same."""
+        advice = "give a result on the same rows in the same order, or first evaluate its model on these data"
+        if row is None or line is None:
+            return f"is missing {'here' if row is None else 'there'}; {advice}"
+        for name, value in row.items():
+            normal = self.normalise.get(name, lambda value: value)
+            if normal(line.get(name)) != normal(value):
+                there, here = _excerpts(line.get(name), value)
+                return f"has the {name} {there!r} there, {here!r} here; {self.advice.get(name, advice)}"
+        return ""
 
     def compare(
         self, opened: tuple[EarlierEvaluation, Mapping[str, Resampled]] | None, settings: S, run: Run
@@ -213,15 +232,12 @@ class Paired(Generic[S, D]):
         return earlier.to_json() | differences
 
 
-def _difference(row: Mapping[str, Any] | None, line: Line | None) -> str:
-    """How the row of a line of predictions differs from ``row``; empty if it is the same."""
-    if row is None or line is None:
-        return f"is missing {'here' if row is None else 'there'}"
-    for name, value in row.items():
-        if line.get(name) != value:
-            there, here = (one_line(str(text))[:_SHOWN] for text in (line.get(name), value))
-            return f"has the {name} {there!r} there, {here!r} here"
-    return ""
+def _excerpts(there: object, here: object) -> list[str]:
+    """At most ``_SHOWN`` characters of both values, each as one line, among them the first that differs."""
+    lines = [one_line(str(value)) for value in (there, here)]
+    same = next((at for at, (a, b) in enumerate(zip_longest(*lines)) if a != b), 0)
+    start = 0 if same < _SHOWN - _BEFORE else same - _BEFORE
+    return [("…" if start else "") + line[start : start + _SHOWN] for line in lines]
 
 
 def warn_of_few(count: int, rows: str, run: Run) -> None:
