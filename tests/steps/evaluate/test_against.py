@@ -405,6 +405,13 @@ def test_paraphrases_are_compared_pair_by_pair_over_the_splits(monkeypatch, tiny
     check(results, "frozen_f1", mean_f1, lines(after), lines(before))
     with pytest.raises(FolderError, match=r"measured with splits \[13, 21\], here it is \[13\]"):
         evaluate(tmp_path / "other", **(few | {"splits": [13]}), against=str(before))
+    turned = evaluate(tmp_path / "turned", **(few | {"splits": [21, 13]}), against=str(before))
+    assert "frozen_f1" in turned["against"]
+    # Without training pairs, shots and splits have no effect.
+    untrained = evaluate(tmp_path / "untrained", against=str(before))
+    assert list(untrained["against"]) == ["folder", "model", "auroc"]
+    trained = evaluate(tmp_path / "trained", **few, against=str(tmp_path / "untrained"))
+    assert list(trained["against"]) == ["folder", "model", "auroc"]
 
 
 def test_entities_are_compared_sentence_by_sentence_over_the_splits(monkeypatch, tiny_bert, tmp_path):

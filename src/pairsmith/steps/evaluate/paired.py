@@ -87,10 +87,13 @@ class EarlierEvaluation:
         return f"--against {self.folder}"
 
     def check_settings(self, settings: Settings, names: Iterable[str]) -> None:
-        """Raise a ``FolderError`` unless the settings ``names`` had the same values as in ``settings``."""
+        """Raise a ``FolderError`` unless the settings ``names`` had the same values as in ``settings``.
+
+        Lists may be in another order.
+        """
         for name in names:
             earlier_value, value = self.record.settings.get(name), getattr(settings, name)
-            if earlier_value != value:
+            if _sorted(earlier_value) != _sorted(value):
                 raise FolderError(
                     f"{self.option}: measured with {name} {earlier_value}, here it is {value}; the figures "
                     "depend on it, so give the same value to both evaluations"
@@ -100,6 +103,10 @@ class EarlierEvaluation:
         """The folder, and the display name of the model that was evaluated, for ``results.json``."""
         model = model_display_name(str(self.results["about"].get("model", "")))
         return {"folder": redacted(str(self.folder)), "model": model}
+
+
+def _sorted(value: Any) -> Any:
+    return sorted(value) if isinstance(value, list) else value
 
 
 def predictions_in(folder: Place) -> list[dict[str, Any]]:
@@ -161,6 +168,8 @@ class Paired(Generic[S, D]):
             same number of lines draw the same resamples, which depend on ``bootstrap`` and ``seed`` of the
             settings alone.
         same: the names of settings that must have the same values in both evaluations.
+        same_if_trained: the same for settings that have no effect without the setting ``train``, so they are
+            only compared if both evaluations have it.
         normalise: for fields that may be spelled in several ways, by name, a function that returns the same
             value for all spellings. It is applied to the values of both ``rows_of`` and ``predictions.jsonl``
             before they are compared.
@@ -171,6 +180,7 @@ class Paired(Generic[S, D]):
     rows_of: Callable[[S, D], Iterable[Mapping[str, Any]]]
     figures: Callable[[S, Sequence[Line]], Mapping[str, Resampled]]
     same: Sequence[str] = ()
+    same_if_trained: Sequence[str] = ()
     normalise: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     advice: Mapping[str, str] = field(default_factory=dict)
 
@@ -191,6 +201,8 @@ class Paired(Generic[S, D]):
             return None
         earlier = EarlierEvaluation.open(against, step)
         earlier.check_settings(settings, self.same)
+        if getattr(settings, "train", None) and earlier.results["about"].get("train"):
+            earlier.check_settings(settings, self.same_if_trained)
         data, lines = read(), predictions_in(earlier.folder)
         for number, (row, line) in enumerate(zip_longest(self.rows_of(settings, data), lines), start=1):
             if fault := self._difference(row, line):
