@@ -11,7 +11,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate.paired import paired_differences, resampled_means
-from pairsmith.steps.evaluate.retrieval import evaluate_retrieval
+from pairsmith.steps.evaluate.retrieval import check_evaluate_retrieval, evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
 pytestmark = pytest.mark.slow
@@ -124,6 +124,10 @@ def test_what_cannot_be_compared_is_refused(measured, tmp_path):
     def refused(against, said, *, data=measured / "data", **more):
         with pytest.raises(PairsmithError) as error:
             evaluate("bm25", data, tmp_path / "out", against=str(against), **more)
+        assert said in str(error.value)
+        settings = EvaluateRetrievalSettings(model="bm25", data=str(data), against=str(against), **more)
+        with pytest.raises(PairsmithError) as error:  # as a recipe does before its first step
+            check_evaluate_retrieval(settings, ())
         assert said in str(error.value)
         assert not (tmp_path / "out").exists()
 

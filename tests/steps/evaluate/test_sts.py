@@ -20,7 +20,7 @@ from pairsmith.methods.dino.evaluation import (
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import sts as module
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
-from pairsmith.steps.evaluate.sts import evaluate_sts, sts_table
+from pairsmith.steps.evaluate.sts import check_evaluate_sts, evaluate_sts, sts_table
 
 pytestmark = pytest.mark.slow
 
@@ -256,6 +256,10 @@ def test_what_cannot_be_compared_is_refused(evaluated, tiny_bert, graded, tmp_pa
         with pytest.raises(PairsmithError) as error:
             evaluate_sts(settings(tiny_bert, data, against=str(against)), Run(out, Silent()))
         assert said in str(error.value)
+        if out != evaluated:
+            with pytest.raises(PairsmithError) as error:  # as a recipe does before its first step
+                check_evaluate_sts(settings(tiny_bert, data, against=str(against)), ())
+            assert said in str(error.value)
 
     other = tmp_path / "others.tsv"
     other.write_text(PAIRS.replace("3.5", "3.6"))

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.core.errors import FolderError
+from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.core.paths import Place
 from pairsmith.data.sts import StsSuite
 from pairsmith.methods.dino.evaluation import CosinesOfSuites, score_differences
 from pairsmith.steps.evaluate.paired import EarlierEvaluation, paired_table, predictions_in, with_verdict
+from pairsmith.steps.evaluate.results import AGAINST
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 
 WHOLE_RANGE = (-200.0, 200.0)
@@ -23,9 +24,12 @@ def earlier_sts(
 
     Raises:
         FolderError: it was evaluated on other pairs.
+        SettingsError: a suite has the name under which ``results.json`` has the comparison.
     """
     if settings.against is None:
         return None
+    if any(suite.name == AGAINST for suite in suites):
+        raise SettingsError(f"--against does not support a test set that is named {AGAINST}; rename its file")
     earlier = EarlierEvaluation.open(settings.against, "evaluate sts")
     if earlier.record.inputs.get("data") != digest:
         earlier_counts = {

@@ -88,8 +88,9 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
 
 
 def check_evaluate_retrieval(settings: EvaluateRetrievalSettings, _labels: Collection[str]) -> None:
-    """Read documents, queries and relevance, and raise an error if they have a fault."""
-    retrieval_data(settings, Silent())
+    """Read documents, queries and relevance, and raise an error if they or ``against`` have a fault."""
+    data = retrieval_data(settings, Silent())
+    earlier_retrieval(settings, data, data.digest())
 
 
 def retrieval_data(settings: EvaluateRetrievalSettings, progress: Progress) -> RetrievalSet:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sts import StsSuite, read_sts
@@ -57,8 +56,6 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     digest = hash_pairs(suites)
     name_is_reserved = any(suite.name == AGAINST for suite in suites)
     refuse_sources(run, against=settings.against)
-    if settings.against is not None and name_is_reserved:
-        raise SettingsError(f"--against does not support a test set that is named {AGAINST}; rename its file")
     earlier = earlier_sts(settings, suites, digest)
     for suite in suites:
         if len(suite.pairs) < FEW_PAIRS:
@@ -78,8 +75,9 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
 
 
 def check_evaluate_sts(settings: EvaluateStsSettings, _labels: Collection[str]) -> None:
-    """Read the pairs, and raise an error if they have a fault."""
-    read_sts(settings.data, settings.suites or None)
+    """Read the pairs, and raise an error if they or ``against`` have a fault."""
+    suites = read_sts(settings.data, settings.suites or None)
+    earlier_sts(settings, suites, hash_pairs(suites))
 
 
 def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
