@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from pairsmith.methods.dino.evaluation import (
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import sts as module
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
-from pairsmith.steps.evaluate.sts import check_evaluate_sts, evaluate_sts, sts_table
+from pairsmith.steps.evaluate.sts import check_evaluate_sts, encoder_of, evaluate_sts, sts_table
 
 pytestmark = pytest.mark.slow
 
@@ -249,6 +250,20 @@ def test_a_mean_of_subsets_is_compared_within_the_subsets():
     for figure, own in ((found.all, score.all), (found.mean, score.mean)):
         assert figure.value == pytest.approx(2 * own.value)
         assert figure.interval == pytest.approx([2 * limit for limit in own.interval])
+
+
+def test_an_earlier_result_may_change_during_the_evaluation(
+    evaluated, tiny_bert, graded, tmp_path, monkeypatch
+):
+    def removing(*given):
+        shutil.rmtree(evaluated)
+        return encoder_of(*given)
+
+    monkeypatch.setattr(module, "encoder_of", removing)
+    results = evaluate_sts(
+        settings(tiny_bert, graded, against=str(evaluated)), Run(tmp_path / "new", Silent())
+    )
+    assert results["against"]["suites"]["graded"]["all"]["difference"] == 0.0
 
 
 def test_what_cannot_be_compared_is_refused(evaluated, tiny_bert, graded, tmp_path):

@@ -19,8 +19,10 @@ WHOLE_RANGE = (-200.0, 200.0)
 
 def earlier_sts(
     settings: EvaluateStsSettings, suites: Sequence[StsSuite], digest: str
-) -> EarlierEvaluation | None:
-    """The evaluation that ``against`` names, if any; ``digest`` is the hash of the pairs of ``suites``.
+) -> tuple[EarlierEvaluation, CosinesOfSuites] | None:
+    """The evaluation that ``against`` names, with its cosines; None if unset.
+
+    ``digest`` is the hash of the pairs of ``suites``.
 
     Raises:
         FolderError: it was evaluated on other pairs.
@@ -43,7 +45,7 @@ def earlier_sts(
             f"{_listed(counts)}); give a result on the same file or test sets, or first evaluate its model "
             "on these pairs"
         )
-    return earlier
+    return earlier, cosines_in(earlier.folder, suites)
 
 
 def _listed(pairs: Mapping[str, int]) -> str:

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sts import StsSuite, read_sts
-from pairsmith.methods.dino.evaluation import Encode, distinct_texts, scores_of_cosines, sts_cosines
+from pairsmith.methods.dino.evaluation import (
+    CosinesOfSuites,
+    Encode,
+    distinct_texts,
+    scores_of_cosines,
+    sts_cosines,
+)
 from pairsmith.metrics.bootstrap import spearman_draws
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on
 from pairsmith.runs import Run, resolve_dtype
@@ -86,12 +92,18 @@ def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
 
 
 def _compared_with(
-    earlier: EarlierEvaluation | None, settings: EvaluateStsSettings, suites: Sequence[StsSuite], run: Run
+    opened: tuple[EarlierEvaluation, CosinesOfSuites] | None,
+    settings: EvaluateStsSettings,
+    suites: Sequence[StsSuite],
+    run: Run,
 ) -> dict[str, Any] | None:
-    if earlier is None:
+    if opened is None:
         return None
-    own, others = (cosines_in(folder, suites) for folder in (run.out, earlier.folder))
-    differences = sts_differences(suites, own, others, bootstrap=settings.bootstrap, seed=settings.seed)
+    earlier, earlier_cosines = opened
+    own = cosines_in(run.out, suites)
+    differences = sts_differences(
+        suites, own, earlier_cosines, bootstrap=settings.bootstrap, seed=settings.seed
+    )
     return {**earlier.to_json(), "suites": differences}
 
 
