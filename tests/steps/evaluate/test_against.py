@@ -456,5 +456,8 @@ def test_entities_are_compared_sentence_by_sentence_over_the_splits(monkeypatch,
     check(results, "random_f1", mean_f1, lines(after), lines(before), seed=1)
     with pytest.raises(FolderError, match=r"measured with whole True, here it is False"):
         evaluate(tmp_path / "other", whole=False, against=str(before))
-    monkeypatch.setattr(ner, "require_question_heads", lambda model: None)
-    assert "against" not in evaluate(tmp_path / "other", start=["questions"], against=str(before))
+    monkeypatch.setattr(ner, "tag_after_training", None)
+    with pytest.raises(
+        FolderError, match=r"evaluation \(there random_f1; here questions_f1\); give a result"
+    ):
+        evaluate(tmp_path / "other", start=["questions"], against=str(before))

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Generic, Self, TypeVar
@@ -30,8 +30,8 @@ from pairsmith.steps.evaluate.results import (
 
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
 
-_WHOLE_RANGE = (-100.0, 100.0)
-"""All possible differences of two figures ×100: the interval if a figure is undefined in every resample."""
+_WIDEST_INTERVAL = (-100.0, 100.0)
+"""All differences of two figures from 0 to 100: the interval if no resample has a value of the figure."""
 _SHOWN = 60
 """Largest number of characters of a value in an error message."""
 _BEFORE = 20
@@ -173,6 +173,8 @@ class Paired(Generic[S, D]):
         normalise: for fields that may be spelled in several ways, by name, a function that returns the same
             value for all spellings. It is applied to the values of both ``rows_of`` and ``predictions.jsonl``
             before they are compared.
+        names: returns the names of the figures that an evaluation with these settings will have. If the
+            earlier one has none of them, that is an error. None if some figure is in all results.
         advice: for some fields, by name, the end of the error message about rows in which the field differs.
     """
 
@@ -182,6 +184,7 @@ class Paired(Generic[S, D]):
     same: Sequence[str] = ()
     same_if_trained: Sequence[str] = ()
     normalise: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    names: Callable[[S], Collection[str]] | None = None
     advice: Mapping[str, str] = field(default_factory=dict)
 
     def open(
@@ -193,7 +196,8 @@ class Paired(Generic[S, D]):
         ``read`` reads the data.
 
         Raises:
-            FolderError: it was evaluated on other rows, or with other settings; further faults are those of
+            FolderError: it was evaluated on other rows, or with other settings, or no figure of it can be
+                compared; further faults are those of
                 ``EarlierEvaluation.open``.
         """
         against = getattr(settings, "against", None)
@@ -211,7 +215,13 @@ class Paired(Generic[S, D]):
                     f"{earlier.option}: measured on other {self.rows} (there {len(lines):,}, here "
                     f"{count:,}): row {number:,} {fault}"
                 )
-        return earlier, self.figures(settings, lines)
+        figures = self.figures(settings, lines)
+        if self.names and figures.keys().isdisjoint(names := self.names(settings)):
+            raise FolderError(
+                f"{earlier.option}: has none of the figures of this evaluation (there "
+                f"{', '.join(figures)}; here {', '.join(names)}); give a result that has one of them"
+            )
+        return earlier, figures
 
     def _difference(self, row: Mapping[str, Any] | None, line: Line | None) -> str:
         """How the row of a line of predictions differs from ``row``, with advice; empty if it is the same."""
@@ -237,11 +247,7 @@ class Paired(Generic[S, D]):
         earlier, earlier_figures = opened
         own = predictions_in(run.out)
         warn_of_few(len(own), self.rows, run)
-        differences = paired_differences(self.figures(settings, own), earlier_figures)
-        if not differences:
-            run.progress.say(f"{earlier.option}: has none of the figures of this evaluation to compare")
-            return None
-        return earlier.to_json() | differences
+        return earlier.to_json() | paired_differences(self.figures(settings, own), earlier_figures)
 
 
 def _excerpts(there: object, here: object) -> list[str]:
@@ -272,7 +278,7 @@ def paired_differences(
     return {
         name: with_verdict(
             figure.value - earlier[name].value,
-            interval(figure.draws - earlier[name].draws) or _WHOLE_RANGE,
+            interval(figure.draws - earlier[name].draws) or _WIDEST_INTERVAL,
         )
         for name, figure in figures.items()
         if name in earlier

@@ -13,7 +13,7 @@ from pairsmith.steps.evaluate.paired import EarlierEvaluation, paired_table, pre
 from pairsmith.steps.evaluate.results import AGAINST
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 
-WHOLE_RANGE = (-200.0, 200.0)
+_WIDEST_INTERVAL_OF_CORRELATIONS = (-200.0, 200.0)
 """All possible differences of two correlations ×100: the interval if no resample has a correlation."""
 
 
@@ -95,7 +95,7 @@ def sts_differences(
     differences = score_differences(suites, cosines, earlier, bootstrap=bootstrap, seed=seed)
     return {
         suite: {
-            name: with_verdict(figure.value, figure.interval or WHOLE_RANGE)
+            name: with_verdict(figure.value, figure.interval or _WIDEST_INTERVAL_OF_CORRELATIONS)
             for name, figure in (("all", of_suite.all), ("mean", of_suite.mean))
             if figure is not None
         }
