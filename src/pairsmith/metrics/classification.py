@@ -95,8 +95,15 @@ def resampled_rows(
     """The values of measures on bootstrap resamples of n rows: ``(draws,)`` float64 for each measure.
 
     Unlike in ``resampled_tables`` of ``bootstrap.py``, the rows themselves are drawn, with replacement, so
-    that two classifiers can be compared on the same resamples of the same rows. The other arguments are those
-    of ``confusion_matrix``.
+    that two classifiers can be compared on the same resamples of the same rows.
+
+    Args:
+        gold: the true label of each row, from 0 to ``labels`` - 1.
+        predicted: the predicted label of each row, likewise.
+        labels: k, the number of labels.
+        measures: functions from one confusion matrix, ``(k, k)`` int64, to a number, such as ``accuracy``.
+        draws: the number of resamples.
+        rng: draws n row numbers at once for each resample.
     """
     cells = np.asarray(gold, np.int64) * labels + np.asarray(predicted, np.int64)
     values: Float64s = np.empty((len(measures), draws))

@@ -1,6 +1,8 @@
 """The option ``--against`` of evaluations: differences from an earlier result on the same rows."""
 
 import json
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -143,6 +145,20 @@ def test_results_on_other_rows_are_refused_before_the_model_answers(answering, t
         answering(GOLD, before, against=str(before))
 
 
+def test_an_earlier_result_may_change_during_the_evaluation(answering, monkeypatch, tmp_path):
+    before, after = tmp_path / "before", tmp_path / "after"
+    answering(["red", "blue", "no", "no", "no", "no"], before)
+    compute = qa.evaluate_qa.compute
+
+    def removing(*given):
+        shutil.rmtree(before)
+        return compute(*given)
+
+    monkeypatch.setattr(qa, "evaluate_qa", replace(qa.evaluate_qa, compute=removing))
+    results = answering(GOLD, after, against=str(before))
+    assert results["against"]["exact"]["difference"] == pytest.approx(100 * 4 / 6, abs=1e-4)
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -157,6 +173,17 @@ def test_results_on_other_rows_are_refused_before_the_model_answers(answering, t
 def test_a_comparison_needs_resamples(model):
     with pytest.raises(ValueError, match="against needs resamples for its intervals"):
         model(model="m", data="d", against="a", bootstrap=0)
+
+
+def test_an_error_shows_where_long_texts_begin_to_differ(answering, tmp_path):
+    before = tmp_path / "before"
+    write_questions(tmp_path / "questions.jsonl", ["a" * 80 + " ball"])
+    answering(["no"], before)
+    write_questions(tmp_path / "questions.jsonl", ["a" * 80 + " box"])
+    with pytest.raises(FolderError) as error:
+        answering([], tmp_path / "out", against=str(before))
+    common = "…" + "a" * 18 + " b"
+    assert f'row 1 has the answers "{common}all\']" there, "{common}ox\']" here; give' in str(error.value)
 
 
 # Summaries
@@ -276,6 +303,22 @@ def test_labels_are_compared_text_by_text(labelling, tmp_path):
         labelling(gold, data, tmp_path / "other", against=str(before))
 
 
+def test_labels_may_be_spelled_as_the_model_does(labelling, tmp_path):
+    data = tmp_path / "texts.tsv"
+    data.write_text("text\tlabel\n" + "".join(f"text {number}\t{number % 2}\n" for number in range(6)))
+    before, after = tmp_path / "before", tmp_path / "after"
+    labelling(["0.0", "1.0"] * 3, data, before)
+    assert {line["label"] for line in lines(before)} == {"0.0", "1.0"}
+    results = labelling(["0.0", "1.0"] * 3, data, after, against=str(before))
+    assert results["against"]["accuracy"]["difference"] == 0.0
+    with pytest.raises(FolderError) as error:
+        labelling(["no", "yes"] * 3, data, tmp_path / "other", against=str(before), map=["0=no", "1=yes"])
+    assert str(error.value).endswith(
+        "row 1 has the label '0.0' there, 'no' here; labels are compared under the names that --map gives "
+        "them, so give a result on data with the same labels, of a model that has the same names for them"
+    )
+
+
 # Zero-shot and few-shot evaluations
 
 
@@ -362,6 +405,13 @@ def test_paraphrases_are_compared_pair_by_pair_over_the_splits(monkeypatch, tiny
     check(results, "frozen_f1", mean_f1, lines(after), lines(before))
     with pytest.raises(FolderError, match=r"measured with splits \[13, 21\], here it is \[13\]"):
         evaluate(tmp_path / "other", **(few | {"splits": [13]}), against=str(before))
+    turned = evaluate(tmp_path / "turned", **(few | {"splits": [21, 13]}), against=str(before))
+    assert "frozen_f1" in turned["against"]
+    # Without training pairs, shots and splits have no effect.
+    untrained = evaluate(tmp_path / "untrained", against=str(before))
+    assert list(untrained["against"]) == ["folder", "model", "auroc"]
+    trained = evaluate(tmp_path / "trained", **few, against=str(tmp_path / "untrained"))
+    assert list(trained["against"]) == ["folder", "model", "auroc"]
 
 
 def test_entities_are_compared_sentence_by_sentence_over_the_splits(monkeypatch, tiny_bert, tmp_path):
@@ -406,5 +456,8 @@ def test_entities_are_compared_sentence_by_sentence_over_the_splits(monkeypatch,
     check(results, "random_f1", mean_f1, lines(after), lines(before), seed=1)
     with pytest.raises(FolderError, match=r"measured with whole True, here it is False"):
         evaluate(tmp_path / "other", whole=False, against=str(before))
-    monkeypatch.setattr(ner, "require_question_heads", lambda model: None)
-    assert "against" not in evaluate(tmp_path / "other", start=["questions"], against=str(before))
+    monkeypatch.setattr(ner, "tag_after_training", None)
+    with pytest.raises(
+        FolderError, match=r"evaluation \(there random_f1; here questions_f1\); give a result"
+    ):
+        evaluate(tmp_path / "other", start=["questions"], against=str(before))

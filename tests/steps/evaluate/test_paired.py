@@ -10,9 +10,11 @@ from pairsmith.core.errors import PairsmithError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run
+from pairsmith.steps.evaluate import retrieval as module
 from pairsmith.steps.evaluate.paired import paired_differences, resampled_means
-from pairsmith.steps.evaluate.retrieval import evaluate_retrieval
+from pairsmith.steps.evaluate.retrieval import check_evaluate_retrieval, evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
+from pairsmith.steps.evaluate.retrievers import retrieve
 
 pytestmark = pytest.mark.slow
 
@@ -120,10 +122,26 @@ def changed(out, **about):
     (out / "results.json").write_text(json.dumps(results))
 
 
+def test_an_earlier_result_may_change_during_the_evaluation(measured, tmp_path, monkeypatch):
+    words = shutil.copytree(measured / "words", tmp_path / "words")
+
+    def removing(*given):
+        shutil.rmtree(words)
+        return retrieve(*given)
+
+    monkeypatch.setattr(module, "retrieve", removing)
+    results = evaluate("bm25", measured / "data", tmp_path / "new", against=str(words))
+    assert results["against"]["map"]["difference"] == 0.0
+
+
 def test_what_cannot_be_compared_is_refused(measured, tmp_path):
     def refused(against, said, *, data=measured / "data", **more):
         with pytest.raises(PairsmithError) as error:
             evaluate("bm25", data, tmp_path / "out", against=str(against), **more)
+        assert said in str(error.value)
+        settings = EvaluateRetrievalSettings(model="bm25", data=str(data), against=str(against), **more)
+        with pytest.raises(PairsmithError) as error:  # as a recipe does before its first step
+            check_evaluate_retrieval(settings, ())
         assert said in str(error.value)
         assert not (tmp_path / "out").exists()
 

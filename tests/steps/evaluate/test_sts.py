@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from pairsmith.methods.dino.evaluation import (
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import sts as module
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
-from pairsmith.steps.evaluate.sts import evaluate_sts, sts_table
+from pairsmith.steps.evaluate.sts import check_evaluate_sts, encoder_of, evaluate_sts, sts_table
 
 pytestmark = pytest.mark.slow
 
@@ -251,11 +252,29 @@ def test_a_mean_of_subsets_is_compared_within_the_subsets():
         assert figure.interval == pytest.approx([2 * limit for limit in own.interval])
 
 
+def test_an_earlier_result_may_change_during_the_evaluation(
+    evaluated, tiny_bert, graded, tmp_path, monkeypatch
+):
+    def removing(*given):
+        shutil.rmtree(evaluated)
+        return encoder_of(*given)
+
+    monkeypatch.setattr(module, "encoder_of", removing)
+    results = evaluate_sts(
+        settings(tiny_bert, graded, against=str(evaluated)), Run(tmp_path / "new", Silent())
+    )
+    assert results["against"]["suites"]["graded"]["all"]["difference"] == 0.0
+
+
 def test_what_cannot_be_compared_is_refused(evaluated, tiny_bert, graded, tmp_path):
     def refused(said, against=evaluated, data=graded, out=tmp_path / "new"):
         with pytest.raises(PairsmithError) as error:
             evaluate_sts(settings(tiny_bert, data, against=str(against)), Run(out, Silent()))
         assert said in str(error.value)
+        if out != evaluated:
+            with pytest.raises(PairsmithError) as error:  # as a recipe does before its first step
+                check_evaluate_sts(settings(tiny_bert, data, against=str(against)), ())
+            assert said in str(error.value)
 
     other = tmp_path / "others.tsv"
     other.write_text(PAIRS.replace("3.5", "3.6"))

@@ -10,7 +10,13 @@ import numpy as np
 from pairsmith.core.errors import InputError, known_names_hint, one_line
 from pairsmith.core.progress import Progress
 from pairsmith.core.text_width import left_aligned, right_aligned, text_width
-from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts, renamed, spelled_as
+from pairsmith.data.labelled_texts import (
+    LabelledTexts,
+    label_name,
+    read_labelled_texts,
+    renamed,
+    spelled_as,
+)
 from pairsmith.methods.dino.evaluation import classification_figures
 from pairsmith.metrics.classification import accuracy, confusion_matrix, macro_f1, resampled_rows
 from pairsmith.models.classifier import choose_classifier
@@ -186,7 +192,16 @@ evaluate_classification = Evaluation(
     _compute,
     classification_table,
     _plan,
-    Paired("texts", _rows, _resampled),
+    Paired(
+        "texts",
+        _rows,
+        _resampled,
+        normalise={"label": label_name},
+        advice={
+            "label": "labels are compared under the names that --map gives them, so give a result on data "
+            "with the same labels, of a model that has the same names for them"
+        },
+    ),
     check_labels=_gold_labels,
 )
 """Predicts the labels of labelled texts, and compares them.

@@ -256,7 +256,13 @@ evaluate_ner = Evaluation(
     _compute,
     ner_table,
     _plan,
-    Paired("sentences", _rows, _resampled, same=("whole", "shots", "splits")),
+    Paired(
+        "sentences",
+        _rows,
+        _resampled,
+        same=("whole", "shots", "splits"),
+        names=lambda settings: [f"{start}_f1" for start in settings.start],
+    ),
     _hashes,
 )
 """Trains a tagger on the few sentences of each split, and evaluates it on the test sentences.

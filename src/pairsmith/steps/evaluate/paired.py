@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Generic, Self, TypeVar
 
@@ -30,10 +30,12 @@ from pairsmith.steps.evaluate.results import (
 
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
 
-_WHOLE_RANGE = (-100.0, 100.0)
-"""All possible differences of two figures ×100: the interval if a figure is undefined in every resample."""
+_WIDEST_INTERVAL = (-100.0, 100.0)
+"""All differences of two figures from 0 to 100: the interval if no resample has a value of the figure."""
 _SHOWN = 60
 """Largest number of characters of a value in an error message."""
+_BEFORE = 20
+"""Number of characters before the first difference in an error message, if the values are long."""
 
 S = TypeVar("S", bound=Settings)
 D = TypeVar("D")
@@ -85,10 +87,13 @@ class EarlierEvaluation:
         return f"--against {self.folder}"
 
     def check_settings(self, settings: Settings, names: Iterable[str]) -> None:
-        """Raise a ``FolderError`` unless the settings ``names`` had the same values as in ``settings``."""
+        """Raise a ``FolderError`` unless the settings ``names`` had the same values as in ``settings``.
+
+        Lists may be in another order.
+        """
         for name in names:
             earlier_value, value = self.record.settings.get(name), getattr(settings, name)
-            if earlier_value != value:
+            if _sorted(earlier_value) != _sorted(value):
                 raise FolderError(
                     f"{self.option}: measured with {name} {earlier_value}, here it is {value}; the figures "
                     "depend on it, so give the same value to both evaluations"
@@ -98,6 +103,10 @@ class EarlierEvaluation:
         """The folder, and the display name of the model that was evaluated, for ``results.json``."""
         model = model_display_name(str(self.results["about"].get("model", "")))
         return {"folder": redacted(str(self.folder)), "model": model}
+
+
+def _sorted(value: Any) -> Any:
+    return sorted(value) if isinstance(value, list) else value
 
 
 def predictions_in(folder: Place) -> list[dict[str, Any]]:
@@ -159,18 +168,36 @@ class Paired(Generic[S, D]):
             same number of lines draw the same resamples, which depend on ``bootstrap`` and ``seed`` of the
             settings alone.
         same: the names of settings that must have the same values in both evaluations.
+        same_if_trained: the same for settings that have no effect without the setting ``train``, so they are
+            only compared if both evaluations have it.
+        normalise: for fields that may be spelled in several ways, by name, a function that returns the same
+            value for all spellings. It is applied to the values of both ``rows_of`` and ``predictions.jsonl``
+            before they are compared.
+        names: returns the names of the figures that an evaluation with these settings will have. If the
+            earlier one has none of them, that is an error. None if some figure is in all results.
+        advice: for some fields, by name, the end of the error message about rows in which the field differs.
     """
 
     rows: str
     rows_of: Callable[[S, D], Iterable[Mapping[str, Any]]]
     figures: Callable[[S, Sequence[Line]], Mapping[str, Resampled]]
     same: Sequence[str] = ()
+    same_if_trained: Sequence[str] = ()
+    normalise: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    names: Callable[[S], Collection[str]] | None = None
+    advice: Mapping[str, str] = field(default_factory=dict)
 
-    def open(self, step: str, settings: S, read: Callable[[], D]) -> EarlierEvaluation | None:
-        """The evaluation by ``step`` that the setting ``against`` names, if any; ``read`` reads the data.
+    def open(
+        self, step: str, settings: S, read: Callable[[], D]
+    ) -> tuple[EarlierEvaluation, Mapping[str, Resampled]] | None:
+        """The evaluation by ``step`` that the setting ``against`` names, with its figures; None if unset.
+
+        The folder is read here and not when the evaluation is finished: it may have changed by then.
+        ``read`` reads the data.
 
         Raises:
-            FolderError: it was evaluated on other rows, or with other settings; further faults are those of
+            FolderError: it was evaluated on other rows, or with other settings, or no figure of it can be
+                compared; further faults are those of
                 ``EarlierEvaluation.open``.
         """
         against = getattr(settings, "against", None)
@@ -178,38 +205,57 @@ class Paired(Generic[S, D]):
             return None
         earlier = EarlierEvaluation.open(against, step)
         earlier.check_settings(settings, self.same)
-        rows, lines = list(self.rows_of(settings, read())), predictions_in(earlier.folder)
-        for number, (row, line) in enumerate(zip_longest(rows, lines), start=1):
-            if fault := _difference(row, line):
+        if getattr(settings, "train", None) and earlier.results["about"].get("train"):
+            earlier.check_settings(settings, self.same_if_trained)
+        data, lines = read(), predictions_in(earlier.folder)
+        for number, (row, line) in enumerate(zip_longest(self.rows_of(settings, data), lines), start=1):
+            if fault := self._difference(row, line):
+                count = sum(1 for _ in self.rows_of(settings, data))
                 raise FolderError(
                     f"{earlier.option}: measured on other {self.rows} (there {len(lines):,}, here "
-                    f"{len(rows):,}): row {number:,} {fault}; give a result on the same rows in the same "
-                    "order, or first evaluate its model on these data"
+                    f"{count:,}): row {number:,} {fault}"
                 )
-        return earlier
+        figures = self.figures(settings, lines)
+        if self.names and figures.keys().isdisjoint(names := self.names(settings)):
+            raise FolderError(
+                f"{earlier.option}: has none of the figures of this evaluation (there "
+                f"{', '.join(figures)}; here {', '.join(names)}); give a result that has one of them"
+            )
+        return earlier, figures
 
-    def compare(self, earlier: EarlierEvaluation | None, settings: S, run: Run) -> dict[str, Any] | None:
-        """The finished evaluation in the run's folder minus the earlier one, for ``results.json``."""
-        if earlier is None:
+    def _difference(self, row: Mapping[str, Any] | None, line: Line | None) -> str:
+        """How the row of a line of predictions differs from ``row``, with advice; empty if it is the same."""
+        advice = "give a result on the same rows in the same order, or first evaluate its model on these data"
+        if row is None or line is None:
+            return f"is missing {'here' if row is None else 'there'}; {advice}"
+        for name, value in row.items():
+            normal = self.normalise.get(name, lambda value: value)
+            if normal(line.get(name)) != normal(value):
+                there, here = _excerpts(line.get(name), value)
+                return f"has the {name} {there!r} there, {here!r} here; {self.advice.get(name, advice)}"
+        return ""
+
+    def compare(
+        self, opened: tuple[EarlierEvaluation, Mapping[str, Resampled]] | None, settings: S, run: Run
+    ) -> dict[str, Any] | None:
+        """The finished evaluation in the run's folder minus the earlier one, for ``results.json``.
+
+        ``opened`` is the result of ``open``.
+        """
+        if opened is None:
             return None
-        own, others = predictions_in(run.out), predictions_in(earlier.folder)
+        earlier, earlier_figures = opened
+        own = predictions_in(run.out)
         warn_of_few(len(own), self.rows, run)
-        differences = paired_differences(self.figures(settings, own), self.figures(settings, others))
-        if not differences:
-            run.progress.say(f"{earlier.option}: has none of the figures of this evaluation to compare")
-            return None
-        return earlier.to_json() | differences
+        return earlier.to_json() | paired_differences(self.figures(settings, own), earlier_figures)
 
 
-def _difference(row: Mapping[str, Any] | None, line: Line | None) -> str:
-    """How the row of a line of predictions differs from ``row``; empty if it is the same."""
-    if row is None or line is None:
-        return f"is missing {'here' if row is None else 'there'}"
-    for name, value in row.items():
-        if line.get(name) != value:
-            there, here = (one_line(str(text))[:_SHOWN] for text in (line.get(name), value))
-            return f"has the {name} {there!r} there, {here!r} here"
-    return ""
+def _excerpts(there: object, here: object) -> list[str]:
+    """At most ``_SHOWN`` characters of both values, each as one line, among them the first that differs."""
+    lines = [one_line(str(value)) for value in (there, here)]
+    same = next((at for at, (a, b) in enumerate(zip_longest(*lines)) if a != b), 0)
+    start = 0 if same < _SHOWN - _BEFORE else same - _BEFORE
+    return [("…" if start else "") + line[start : start + _SHOWN] for line in lines]
 
 
 def warn_of_few(count: int, rows: str, run: Run) -> None:
@@ -232,7 +278,7 @@ def paired_differences(
     return {
         name: with_verdict(
             figure.value - earlier[name].value,
-            interval(figure.draws - earlier[name].draws) or _WHOLE_RANGE,
+            interval(figure.draws - earlier[name].draws) or _WIDEST_INTERVAL,
         )
         for name, figure in figures.items()
         if name in earlier

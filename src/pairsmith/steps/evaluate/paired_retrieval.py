@@ -15,8 +15,10 @@ FiguresOfQueries = Mapping[str, Sequence[float]]
 
 def earlier_retrieval(
     settings: EvaluateRetrievalSettings, data: RetrievalSet, digest: str
-) -> EarlierEvaluation | None:
-    """The evaluation that ``against`` names, if any; ``digest`` is the hash of ``data``.
+) -> tuple[EarlierEvaluation, FiguresOfQueries] | None:
+    """The evaluation that ``against`` names, with its figures; None if unset.
+
+    ``digest`` is the hash of ``data``.
 
     Raises:
         FolderError: it was evaluated on other data, or with another ``depth`` or ``exclude_own``.
@@ -32,7 +34,7 @@ def earlier_retrieval(
             "the same data, or first evaluate its model on these data"
         )
     earlier.check_settings(settings, ("depth", "exclude_own"))
-    return earlier
+    return earlier, figures_in(earlier.folder, list(data.queries))
 
 
 def figures_in(folder: Place, queries: Sequence[str]) -> FiguresOfQueries:

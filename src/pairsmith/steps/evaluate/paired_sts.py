@@ -5,27 +5,33 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.core.errors import FolderError
+from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.core.paths import Place
 from pairsmith.data.sts import StsSuite
 from pairsmith.methods.dino.evaluation import CosinesOfSuites, score_differences
 from pairsmith.steps.evaluate.paired import EarlierEvaluation, paired_table, predictions_in, with_verdict
+from pairsmith.steps.evaluate.results import AGAINST
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 
-WHOLE_RANGE = (-200.0, 200.0)
+_WIDEST_INTERVAL_OF_CORRELATIONS = (-200.0, 200.0)
 """All possible differences of two correlations ×100: the interval if no resample has a correlation."""
 
 
 def earlier_sts(
     settings: EvaluateStsSettings, suites: Sequence[StsSuite], digest: str
-) -> EarlierEvaluation | None:
-    """The evaluation that ``against`` names, if any; ``digest`` is the hash of the pairs of ``suites``.
+) -> tuple[EarlierEvaluation, CosinesOfSuites] | None:
+    """The evaluation that ``against`` names, with its cosines; None if unset.
+
+    ``digest`` is the hash of the pairs of ``suites``.
 
     Raises:
         FolderError: it was evaluated on other pairs.
+        SettingsError: a suite has the name under which ``results.json`` has the comparison.
     """
     if settings.against is None:
         return None
+    if any(suite.name == AGAINST for suite in suites):
+        raise SettingsError(f"--against does not support a test set that is named {AGAINST}; rename its file")
     earlier = EarlierEvaluation.open(settings.against, "evaluate sts")
     if earlier.record.inputs.get("data") != digest:
         earlier_counts = {
@@ -39,7 +45,7 @@ def earlier_sts(
             f"{_listed(counts)}); give a result on the same file or test sets, or first evaluate its model "
             "on these pairs"
         )
-    return earlier
+    return earlier, cosines_in(earlier.folder, suites)
 
 
 def _listed(pairs: Mapping[str, int]) -> str:
@@ -89,7 +95,7 @@ def sts_differences(
     differences = score_differences(suites, cosines, earlier, bootstrap=bootstrap, seed=seed)
     return {
         suite: {
-            name: with_verdict(figure.value, figure.interval or WHOLE_RANGE)
+            name: with_verdict(figure.value, figure.interval or _WIDEST_INTERVAL_OF_CORRELATIONS)
             for name, figure in (("all", of_suite.all), ("mean", of_suite.mean))
             if figure is not None
         }

@@ -208,8 +208,8 @@ def _resampled(settings: EvaluateParaphraseSettings, lines: Sequence[Line]) -> d
     for encoder_kind in ("frozen", "tuned"):
         if encoder_kind in lines[0]:
             counts = [
-                binary_counts(np.array([line[encoder_kind][str(split)] for line in lines]), positive)
-                for split in settings.splits
+                binary_counts(np.array([line[encoder_kind][split] for line in lines]), positive)
+                for split in lines[0][encoder_kind]
             ]
             figures[f"{encoder_kind}_f1"] = resampled_f1(
                 counts, bootstrap=settings.bootstrap, seed=settings.seed
@@ -223,7 +223,7 @@ evaluate_paraphrase = Evaluation(
     _compute,
     paraphrase_table,
     _plan,
-    Paired("pairs", _rows, _resampled, same=("shots", "splits")),
+    Paired("pairs", _rows, _resampled, same_if_trained=("shots", "splits")),
     _hashes,
 )
 """Scores pairs of texts by BERTScore.

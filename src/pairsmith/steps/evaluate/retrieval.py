@@ -33,7 +33,7 @@ from pairsmith.steps.evaluate.paired import (
     resampled_means,
     warn_of_few,
 )
-from pairsmith.steps.evaluate.paired_retrieval import earlier_retrieval, figures_in
+from pairsmith.steps.evaluate.paired_retrieval import FiguresOfQueries, earlier_retrieval, figures_in
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, written_by_program
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, kept_vectors, ranked_grades, retrieve, searcher
@@ -88,8 +88,9 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
 
 
 def check_evaluate_retrieval(settings: EvaluateRetrievalSettings, _labels: Collection[str]) -> None:
-    """Read documents, queries and relevance, and raise an error if they have a fault."""
-    retrieval_data(settings, Silent())
+    """Read documents, queries and relevance, and raise an error if they or ``against`` have a fault."""
+    data = retrieval_data(settings, Silent())
+    earlier_retrieval(settings, data, data.digest())
 
 
 def retrieval_data(settings: EvaluateRetrievalSettings, progress: Progress) -> RetrievalSet:
@@ -131,17 +132,19 @@ def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, 
 
 
 def _compared_with(
-    earlier: EarlierEvaluation | None, settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run
+    opened: tuple[EarlierEvaluation, FiguresOfQueries] | None,
+    settings: EvaluateRetrievalSettings,
+    data: RetrievalSet,
+    run: Run,
 ) -> dict[str, Any] | None:
     """The comparison with the earlier evaluation; None if there is none."""
-    if earlier is None:
+    if opened is None:
         return None
+    earlier, earlier_figures = opened
     warn_of_few(len(data.queries), "queries", run)
     own, others = (
-        resampled_means(
-            figures_in(folder, list(data.queries)), bootstrap=settings.bootstrap, seed=settings.seed
-        )
-        for folder in (run.out, earlier.folder)
+        resampled_means(figures, bootstrap=settings.bootstrap, seed=settings.seed)
+        for figures in (figures_in(run.out, list(data.queries)), earlier_figures)
     )
     return earlier.to_json() | paired_differences(own, others)
 

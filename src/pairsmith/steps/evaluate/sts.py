@@ -12,11 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import SettingsError
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sts import StsSuite, read_sts
-from pairsmith.methods.dino.evaluation import Encode, distinct_texts, scores_of_cosines, sts_cosines
+from pairsmith.methods.dino.evaluation import (
+    CosinesOfSuites,
+    Encode,
+    distinct_texts,
+    scores_of_cosines,
+    sts_cosines,
+)
 from pairsmith.metrics.bootstrap import spearman_draws
 from pairsmith.models.trained_on import fingerprint_of, read_trained_on
 from pairsmith.runs import Run, resolve_dtype
@@ -57,8 +62,6 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     digest = hash_pairs(suites)
     name_is_reserved = any(suite.name == AGAINST for suite in suites)
     refuse_sources(run, against=settings.against)
-    if settings.against is not None and name_is_reserved:
-        raise SettingsError(f"--against does not support a test set that is named {AGAINST}; rename its file")
     earlier = earlier_sts(settings, suites, digest)
     for suite in suites:
         if len(suite.pairs) < FEW_PAIRS:
@@ -78,8 +81,9 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
 
 
 def check_evaluate_sts(settings: EvaluateStsSettings, _labels: Collection[str]) -> None:
-    """Read the pairs, and raise an error if they have a fault."""
-    read_sts(settings.data, settings.suites or None)
+    """Read the pairs, and raise an error if they or ``against`` have a fault."""
+    suites = read_sts(settings.data, settings.suites or None)
+    earlier_sts(settings, suites, hash_pairs(suites))
 
 
 def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
@@ -88,12 +92,18 @@ def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
 
 
 def _compared_with(
-    earlier: EarlierEvaluation | None, settings: EvaluateStsSettings, suites: Sequence[StsSuite], run: Run
+    opened: tuple[EarlierEvaluation, CosinesOfSuites] | None,
+    settings: EvaluateStsSettings,
+    suites: Sequence[StsSuite],
+    run: Run,
 ) -> dict[str, Any] | None:
-    if earlier is None:
+    if opened is None:
         return None
-    own, others = (cosines_in(folder, suites) for folder in (run.out, earlier.folder))
-    differences = sts_differences(suites, own, others, bootstrap=settings.bootstrap, seed=settings.seed)
+    earlier, earlier_cosines = opened
+    own = cosines_in(run.out, suites)
+    differences = sts_differences(
+        suites, own, earlier_cosines, bootstrap=settings.bootstrap, seed=settings.seed
+    )
     return {**earlier.to_json(), "suites": differences}
 
 
