@@ -197,8 +197,7 @@ class Paired(Generic[S, D]):
 
         Raises:
             FolderError: it was evaluated on other rows, or with other settings, or no figure of it can be
-                compared; further faults are those of
-                ``EarlierEvaluation.open``.
+                compared; further faults are those of ``EarlierEvaluation.open``.
         """
         against = getattr(settings, "against", None)
         if against is None:
