@@ -124,7 +124,7 @@ def resampled_tables(
     draws: int,
     rng: np.random.Generator,
 ) -> list[Float64s]:
-    """The values of measures of tables of counts, on bootstrap resamples: ``(draws,)`` float64 for each.
+    """The values of measures of a table of counts on bootstrap resamples: ``(draws,)`` float64 per measure.
 
     A resample draws as many rows as ``table`` counts, with replacement. Only the counts of a resample matter,
     so they are drawn directly, from a multinomial distribution over the entries of ``table``. They are drawn

@@ -48,7 +48,8 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     shares = list(several(_finished_share, folders))
     missing = [number for number, other in enumerate(shares) if other != share]
     job_manifest = _manifest_of(run.out)
-    # If this work was finished, some shards were damaged; ranks whose shards are sound make no share again.
+    # A rank of a finished job makes a share only if some of its shards were damaged. The other ranks make
+    # none, so this rank does not wait for them.
     repairs = job_manifest is not None and job_manifest.has_finished(share)
     if missing and not repairs:
         state = f"not finished yet: {few_numbers(missing)}"

@@ -152,7 +152,7 @@ def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Mani
 
 
 def check_format(path: Place, manifest: Manifest) -> None:
-    """Refuse the folder ``path`` if its format is not ``FORMAT``."""
+    """Raise a ``FolderError`` if the folder ``path`` was written in another format than ``FORMAT``."""
     if manifest.format != FORMAT:
         raise FolderError(
             f"{path} is of format {manifest.format}, this pairsmith reads format {FORMAT}: its step "

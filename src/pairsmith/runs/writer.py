@@ -358,9 +358,9 @@ class FolderWriter:
         self._add(entry)
 
     def _extent(self, entry: ShardEntry) -> tuple[int, bool, int]:
-        """How much of a shard is made, in a form that compares.
+        """The extent of a shard, by which two forms of the same shard are compared; the larger one is kept.
 
-        These are the number of inputs, whether all that is asked for each was made, and the number of rows
+        It has the number of inputs, whether all that is asked for each input was made, and the number of rows
         and rejects.
         """
         rows = sum(file.rows for file in entry.files)

@@ -85,8 +85,9 @@ class Checkpoints:
     def note(self, step: int, total: int) -> None:
         """Write for ``pairsmith status`` that ``step`` of ``total`` steps is reached, and the time (UTC).
 
-        Nothing depends on it, so it is not synced to the disk, and a failure to write it does not end the
-        training. Nothing is written if the training's folder was moved away, which the next checkpoint tells.
+        The training never reads this file, so it is not synced to the disk, and a failure to write it does
+        not end the training. If the training's folder was moved away, the file is not written, and the next
+        checkpoint reports the move.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         text = json.dumps({"step": step, "of": total, "time": now})
