@@ -156,13 +156,18 @@ def test_a_whole_passage_with_the_longest_question_is_one_window_of_a_teacher(ti
     assert int(window.is_context.sum()) == 456
 
 
+@pytest.fixture(scope="module")
+def short_windows(tiny_bert):
+    """An encoder of tokens whose windows have 16 tokens."""
+    return load_span_encoder(str(tiny_bert), device="cpu", max_length=16, fresh_heads=True).tokens
+
+
 @given(
     st.lists(st.sampled_from(["dog", "beach.", "onion", "  ", "weather;", "\n"]), max_size=60),
     st.integers(0, 30),
 )
-def test_no_token_is_lost_or_seen_twice(tiny_bert, words, overlap):
-    text = " ".join(words)
-    encoder = load_span_encoder(str(tiny_bert), device="cpu", max_length=16, fresh_heads=True).tokens
+def test_no_token_is_lost_or_seen_twice(short_windows, words, overlap):
+    text, encoder = " ".join(words), short_windows
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pairsmith.models.span_answers.OVERLAP", overlap)
         windows = text_windows(encoder, [text])

@@ -11,6 +11,7 @@ import yaml
 from sklearn.metrics import f1_score, roc_auc_score
 from tests.tiny_bart import write_documents
 
+from pairsmith.cli import planning
 from pairsmith.cli.app import main
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress, Silent
@@ -219,7 +220,8 @@ def exit_code(*words):
     return end.value.code
 
 
-def test_a_recipe_compares_its_steps(tmp_path, capsys):
+def test_a_recipe_compares_its_steps(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(planning, "_in_new_process", lambda work, *given: work(*given))
     write_documents(tmp_path / "documents.jsonl", range(5))
 
     def write(**second):
