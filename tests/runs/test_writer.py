@@ -7,7 +7,8 @@ import pytest
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress
 from pairsmith.data.schemas import SCORED_PAIR
-from pairsmith.runs import DatasetFolder, hash_file, lock
+from pairsmith.runs import DatasetFolder, Growth, hash_file, lock
+from pairsmith.runs import writer as writer_module
 from pairsmith.runs.identity import _excerpts
 from pairsmith.runs.manifest import FORMAT
 
@@ -138,6 +139,29 @@ class TestContinuing:
         writer.finish(work.card)
         assert work.contents(done) == whole
 
+    def test_shards_are_listed_in_the_journal_before_the_manifest_lists_none(self, work, done, monkeypatch):
+        """The manifest of a finished folder lists them; that of a continued run does not."""
+        (done / "journal/00000.jsonl").unlink()
+        (done / "README.md").unlink()
+        write = writer_module.write_json
+
+        def write_and_die(path, value):
+            write(path, value)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(writer_module, "write_json", write_and_die)
+            with pytest.raises(KeyboardInterrupt):
+                work.start(done)
+        assert work.start(done).done == (0, 1)
+
+    def test_a_line_of_another_run_does_not_count_even_if_its_files_are_intact(self, work, out):
+        work.commit(work.start(out), 0, 1)
+        journal = out / "journal/00000.jsonl"
+        first, second = map(json.loads, journal.read_text().splitlines())
+        journal.write_text(f"{json.dumps(first)}\n{json.dumps(second | {'run': 'another'})}\n")
+        assert work.start(out).done == (0,)
+
     def test_strays_are_removed_and_other_files_left(self, work, out):
         work.commit(work.start(out), 0)
         for name in (
@@ -204,6 +228,13 @@ class TestRefusing:
             "model gpt2-xl: absent there, main here; model pairsmith:tiny: 111111111111… there, absent here"
             in message
         )
+
+    def test_rows_of_another_model_are_not_continued_where_work_may_grow(self, refusal, work, out):
+        growth = Growth(frozenset({"decay"}), lambda _: True)
+        work.commit(work.start(out, growth=growth), 0)
+        message = refusal(out, growth=growth, models={"pairsmith:tiny": "2" * 64})
+        assert "is another, or was trained again" in message
+        assert work.start(out, growth=growth, settings={**work.settings, "decay": 200.0}).done == (0,)
 
     def test_another_step(self, refusal, done):
         assert refusal(done, step="postprocess", settings={"augment": 2}) == (

@@ -488,3 +488,14 @@ def test_a_plan_reads_the_texts_that_an_earlier_step_will_make(world, columns, t
     before = {sample: Estimate(1.0, 1, 1, {"train": 40}, sample=mined)}
     given = settings(inputs=sample, column=columns)
     assert plan._inputs(given, given.decoding(load_task(given.task).decoding), before) == (count, texts)
+
+
+def test_every_setting_that_decides_rows_is_in_the_fingerprint():
+    task, given = load_task("sts"), GenerateSettings(model="m", inputs=["texts.txt"])
+    identified = route._fingerprint_settings(task, given.decoding(task.decoding), given)
+    by_content = {"task", "model", "inputs", "labels"}  # labels choose among those of the task
+    of_servers = {"steering", "top_logprobs"}
+    where = {"until", "preview", "device", "rows", "concurrency", "workers", "executor"}
+    where |= {"ray_address", "rank", "world_size"}
+    rest = GenerateSettings.model_fields.keys() - by_content - of_servers - where
+    assert rest <= identified.keys(), rest - identified.keys()
