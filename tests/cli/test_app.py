@@ -436,7 +436,20 @@ def test_a_folder_of_documents_where_rows_are_wanted_leads_to_chunk(pairsmith, c
             "--data is given more than once, and takes one value; give it once",
         ),
         (("mix", "--data", "a", "--data", "b"), "--out is missing"),  # takes several
-        (("queries", "--queries", "1", "--queries", "2"), "--chunks is missing"),  # a number
+        (
+            ("queries", "--queries", "1", "--queries=2"),
+            "--queries is given more than once, and takes one value; give it once",
+        ),
+        (("queries", "--fresh", "--fresh"), "--fresh is given more than once; give it once"),
+        (
+            ("train-classifier", "--balanced", "--no-balanced"),
+            "--balanced/--no-balanced is given more than once; give it once",
+        ),
+        (
+            ("run", "quickstart", "--out", "a", "--out", "b"),
+            "--out is given more than once, and takes one value; give it once",
+        ),
+        (("push", "--repo", "--data", "--data", "x"), "should be OWNER/NAME"),  # the first --data is a value
         (("chunk", "--colum", "x"), "No such option: --colum (Possible options: --column, --title-column)"),
         (
             ("mine", "--colum", "x"),

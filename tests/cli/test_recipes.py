@@ -244,6 +244,11 @@ def test_what_is_wrong_with_an_override_of_all_steps_is_told(recipe, refusing, o
     assert any(expected in fault for fault in faults(recipe(), refusing, overrides=overrides))
 
 
+def test_an_override_that_is_given_twice_is_told(recipe, steps):
+    (fault,) = faults(recipe(), steps, overrides=["rows.top_p=0.5", "rows.top-p=0.5"])
+    assert fault == "--set rows.top-p is given more than once; give it once"
+
+
 def test_settings_that_are_no_mapping_are_told_also_beside_an_override_without_a_step(recipe, steps):
     path = recipe(RECIPE.replace("settings: {inputs: ./texts.txt}", "settings: 5"))
     assert any("rows" in fault for fault in faults(path, steps, overrides=["more=[x]"]))

@@ -9,6 +9,7 @@ from pairsmith.core.errors import (
     nearby,
     redacted,
     redacted_values,
+    size_text,
 )
 
 
@@ -41,6 +42,12 @@ def test_the_first_line_of_an_error(error, line):
 )
 def test_a_number_before_a_phrase(count, phrase, text):
     assert counted(count, phrase) == text
+
+
+def test_a_number_of_bytes_has_a_fitting_unit():
+    sizes = [0, 999, 1000, 12_345, 1_500_000, 1_234_500_000_000]
+    texts = ["0 B", "999 B", "1.0 kB", "12.3 kB", "1.5 MB", "1,234.5 GB"]
+    assert [size_text(size) for size in sizes] == texts
 
 
 def letters(count):

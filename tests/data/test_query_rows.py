@@ -61,6 +61,11 @@ def test_a_column_of_queries_is_none_of_answers():
     assert positive_column({"Document": "a query"}, "Document") is None
 
 
+def test_the_answers_of_a_list_of_questions_are_its_positives():
+    assert pick_pair({"Question": "who", "Answer": "They."}, "faq.csv") == ("Question", "Answer")
+    assert pick_pair({"question": "who", "answer": "They", "context": "They stand."}, "rows")[1] == "context"
+
+
 def test_queries_of_another_corpus_are_refused(tmp_path, corpus):
     with pytest.raises(InputError, match="1 of the 1 texts that its queries should find are not"):
         read_query_rows(lines(tmp_path / "rows.jsonl", {"query": "who", "positive": "Nobody."}), corpus)

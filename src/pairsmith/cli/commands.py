@@ -6,7 +6,6 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from pairsmith.cli.steps import SOURCE_SETTINGS
 from pairsmith.core.errors import near_names, one_line
 
 _MOST_NAMED = 3
@@ -14,7 +13,22 @@ _MOST_NAMED = 3
 
 
 class HelpCommand(TyperCommand):
-    """A command whose help names arguments as ``RECIPE``, without a Python type such as ``<str>``."""
+    """A command that takes each option once, unless it may be repeated.
+
+    Its help names arguments as ``RECIPE``, without a Python type such as ``<str>``.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options; one that is repeated is refused, as only the last value would be used."""
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(list(args))
+            asks_for_help = any(param.is_eager for param in order)
+            for param, count in Counter(order).items():
+                if count > 1 and not param.multiple and not asks_for_help:
+                    name = "/".join(param.opts + param.secondary_opts)
+                    why = "" if getattr(param, "is_flag", False) else ", and takes one value"
+                    ctx.fail(f"{name} is given more than once{why}; give it once")
+        return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """The parts of the line ``Usage``, without braces."""
@@ -40,13 +54,8 @@ class StepCommand(HelpCommand):
     """A command that takes options only, apart from the arguments that it declares."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options; the message on surplus arguments names the option that they follow.
-
-        Data that are named twice by an option with one value are refused, as only the last would be read.
-        """
+        """Parse the options; the message on surplus arguments names the option that they follow."""
         original = list(args)
-        if twice := self._source_given_twice(original):
-            ctx.fail(f"{twice} is given more than once, and takes one value; give it once")
         ctx.allow_extra_args = True  # they are refused below, with a clearer message
         try:
             surplus = super().parse_args(ctx, args)
@@ -65,15 +74,6 @@ class StepCommand(HelpCommand):
         """The options by their names on the command line."""
         named = ((name, option) for option in self.params for name in (*option.opts, *option.secondary_opts))
         return {name: option for name, option in named if name.startswith("--")}
-
-    def _source_given_twice(self, words: Sequence[str]) -> str:
-        """An option that names data and takes one value, but is given more than once; else empty."""
-        given = Counter(word.partition("=")[0] for word in words)
-        for name, option in self._options().items():
-            takes_one = option.name in SOURCE_SETTINGS and not option.multiple and option.metavar == "<text>"
-            if takes_one and given[name] > 1:
-                return name
-        return ""
 
     def _option_before(self, words: Sequence[str], argument: str) -> str:
         """The option that ``argument`` needs: one that may be repeated, or ``--data``; else empty."""

@@ -24,10 +24,13 @@ def parsed(texts: Iterable[str]) -> Overrides:
         name, dot, setting = target.rpartition(".")
         if not (equals and setting) or (dot and not name) or "." in name:
             raise SettingsError(f"--set {text}: expected STEP.SETTING=VALUE, for example pairs.top_k=10")
+        key = name, setting.replace("-", "_")
+        if key in overrides:
+            raise SettingsError(f"--set {target} is given more than once; give it once")
         try:
-            overrides[name, setting.replace("-", "_")] = yaml.safe_load(value)
+            overrides[key] = yaml.safe_load(value)
         except (yaml.YAMLError, ValueError):
-            overrides[name, setting.replace("-", "_")] = value
+            overrides[key] = value
     return overrides
 
 

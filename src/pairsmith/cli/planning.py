@@ -24,6 +24,7 @@ from pairsmith.core.errors import (
     SettingsError,
     WorkerError,
     errors_in_other_words,
+    size_text,
 )
 from pairsmith.core.progress import Progress, Silent, clock
 from pairsmith.core.settings import Settings
@@ -108,13 +109,13 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
     for name, cost in [*estimates.items(), ("all", overall)]:
         rows = f"{cost.rows_of():,}" if cost.rows else ""
         tokens = f"{cost.tokens:,}" if cost.tokens else ""
-        cells.append((name, rows, tokens, clock(cost.seconds), _bytes(cost.memory), _bytes(cost.disk)))
+        cells.append((name, rows, tokens, clock(cost.seconds), size_text(cost.memory), size_text(cost.disk)))
     lines = [plain_table(cells)]
     starting = max((cost.starting for cost in estimates.values()), default=0.0)
     if starting >= 1:
         lines.append(f"the time of all includes {clock(starting)} in which the libraries are loaded")
     if overall.scratch:
-        peak = _bytes(overall.disk + overall.scratch)
+        peak = size_text(overall.disk + overall.scratch)
         lines.append(f"peak disk use during the run, with checkpoints: {peak}")
     read, written = overall.bought
     if prices and (read or written):
@@ -131,7 +132,7 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
         memory = max((cost.worker_memory for cost in estimates.values()), default=0)
         lines.append(
             f"with {workers} workers, each as fast as this machine: {clock(overall.seconds - saved)}; "
-            f"each needs {_bytes(memory)} of memory"
+            f"each needs {size_text(memory)} of memory"
         )
     return "\n".join(lines)
 
@@ -232,10 +233,3 @@ def _send_result(pipe: Any, work: Callable[..., Estimate], arguments: tuple[Any,
         pipe.send(work(*arguments))
     except PairsmithError as error:
         pipe.send(error)
-
-
-def _bytes(number: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if number >= size:
-            return f"{number / size:,.1f} {unit}"
-    return f"{number} B"

@@ -208,6 +208,14 @@ def counted(count: int, phrase: str) -> str:
     return " ".join(["1", *words, *([verb] if verb else [])])
 
 
+def size_text(size: int) -> str:
+    """A number of bytes with its unit, a power of 1,000: ``12 B``, ``3.4 kB``, ``1,234.5 GB``."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= factor:
+            return f"{size / factor:,.1f} {unit}"
+    return f"{size} B"
+
+
 def known_names_hint(name: str, options: Iterable[str]) -> str:
     """The end of a message about an unknown name: the most similar known name, and all known names."""
     names = sorted(options)

@@ -9,8 +9,13 @@ from pairsmith.data.sources import Columns
 QUERY_COLUMNS = ("query", "question", "anchor", "input", "sentence1")
 QUERIES_ALONE = (*QUERY_COLUMNS, "text", "sentence")
 """Columns of queries in files that may have no column of texts that answer them."""
-POSITIVES = ("positive", "context", "passage", "document", "output", "sentence2", "pos", "positives")
-"""Columns of texts that answer the query in the same row."""
+POSITIVES = (
+    "positive", "context", "passage", "document", "output", "sentence2", "pos", "positives", "answer",
+)  # fmt: skip
+"""Columns of texts that answer the query in the same row.
+
+``answer`` is last: beside a passage, it is a short answer that was taken from it.
+"""
 PASSAGES = ("text", "positive", "passage", "context")
 """Columns of texts in corpora to search. ``document`` is not among them: rows of chunks have a name there."""
 

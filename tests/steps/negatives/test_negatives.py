@@ -510,6 +510,14 @@ def test_pairs_that_cannot_be_used_are_told(world, rows, message):
         dataset(tmp, settings(pairs=lines(tmp / "bad.jsonl", rows)))
 
 
+def test_after_an_error_about_columns_the_command_can_name_them(world):
+    tmp, settings, *_ = world
+    pairs = lines(tmp / "faq.jsonl", [{"query": "bal", "reply": "bal bam"}])
+    with pytest.raises(InputError, match="none of the columns positive, context"):
+        dataset(tmp, settings(pairs=pairs), "named")
+    dataset(tmp, settings(pairs=pairs, positive_column="reply"), "named")
+
+
 def test_a_corpus_of_nothing_but_positives_is_told(world):
     tmp, settings, *_ = world
     corpus = lines(tmp / "few.jsonl", [{"text": "bal bam"}, {"text": "Bal bam!"}])

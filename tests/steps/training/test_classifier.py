@@ -147,6 +147,13 @@ def test_a_finished_folder_is_left_alone_and_another_setting_refused(given, trai
         assert (again / name).read_bytes() == (trained / name).read_bytes()
 
 
+def test_labels_that_differ_only_in_capitals_are_told(given, tmp_path):
+    data = write(tmp_path / "more.jsonl", [*ROWS, {"text": "It is long.", "label": "Bad"}])
+    said = Said()
+    train_classifier(given(data=data), Run(tmp_path / "model", said))
+    assert "Bad, bad are different labels; if they are one, rename them in the data" in said.lines
+
+
 def test_repeats_and_contradictions_are_left_out_and_told(given, tmp_path):
     more = [ROWS[0], {"text": "It is long.", "label": "good"}, {"text": "It is long.", "label": "bad"}, {"text": " ", "label": "bad"}]  # fmt: skip
     data = write(tmp_path / "more.jsonl", [*ROWS, *more])
@@ -154,6 +161,7 @@ def test_repeats_and_contradictions_are_left_out_and_told(given, tmp_path):
     train_classifier(given(data=data), Run(tmp_path / "model", said))
     text = "\n".join(said.lines)
     assert "1 row is left out: the text is blank" in text
+    assert "different labels" not in text
     assert "1 of 15 texts are left out because they repeat an earlier one" in text
     assert "2 of 15 texts are left out because the same text has several labels" in text
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -137,6 +138,13 @@ def test_a_dry_run_does_not_write_over_another_model(tmp_path):
     settings = PushSettings(data=str(one), repo="anna/x", dry_run=True)
     push(settings, Run(tmp_path / "other", Silent(), fresh=True))
     assert len(there["config.json"].read_text()) > 10
+
+
+def test_a_dry_run_says_the_size_in_a_fitting_unit(rows, tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr(Silent, "say", lambda _, text: said.append(text))
+    dry(rows, tmp_path / "out")
+    assert re.search(r"what would be: \d+ files of a dataset, \d+\.\d kB$", said[-1])
 
 
 def test_a_card_in_another_encoding_is_told(rows, tmp_path):

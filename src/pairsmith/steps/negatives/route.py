@@ -75,6 +75,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
     of_labelled = hashes("labelled", settings.labelled)
     revision = model_revision(settings.encoder)
     judge = model_revision(settings.judge) if settings.judge else ""
+    next(iter(_query_pairs(source, settings)), None)  # before the folder exists, missing columns are an error
     writer = FolderWriter.start(
         run,
         Identity.of(

@@ -47,7 +47,7 @@ class NegativesSettings(WorkerSettings):
     positive_column: str | None = Field(
         default=None,
         description="Column of --pairs with the positives. Unset: positive, pos, context, passage, document, "
-        "output or sentence2.",
+        "output, sentence2 or answer.",
     )
     corpus_column: str | None = Field(default=None, description="Column of --corpus that holds the texts.")
     negatives: int = Field(default=5, ge=1, le=1024, description="Number of negatives of each pair.")

@@ -1,9 +1,10 @@
 """The step ``train-classifier``: a classifier trained on labelled texts (D14)."""
 
+from collections.abc import Iterable
 from functools import cache, partial
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import InputError, SettingsError, counted
+from pairsmith.core.errors import InputError, SettingsError, counted, joined_names
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Say
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
@@ -41,6 +42,10 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     def fit(folder: ModelFolder) -> tuple[Save, ClassifierTraining]:
         if texts.blank:
             run.progress.say(f"{counted(texts.blank, 'rows are')} left out: the text is blank")
+        for alike in labels_alike(texts.labels):
+            run.progress.say(
+                f"{joined_names(alike)} are different labels; if they are one, rename them in the data"
+            )
         encoder = load_sentence_encoder(settings.base, pooling=settings.pooling, **load_options(settings))
         classifier, history = train_classifier_on(encoder, texts, validation, settings, progress=run.progress)
         for count, reason in (
@@ -54,6 +59,14 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
 
     claim = partial(claimed_folder, "train-classifier", CITATION, settings, sources, TrainingIdentity(), run)
     return train_once(run, Processes.current(), claim, fit, settings.base)
+
+
+def labels_alike(labels: Iterable[str]) -> list[list[str]]:
+    """The groups of labels that differ only in capitals, such as ``Good`` and ``good``."""
+    groups: dict[str, list[str]] = {}
+    for label in sorted(set(labels)):
+        groups.setdefault(label.casefold(), []).append(label)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def training_labels(settings: TrainClassifierSettings) -> set[str]:

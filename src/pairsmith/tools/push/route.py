@@ -6,7 +6,7 @@ folder -> checks -> files to upload, with names in place of paths -> one commit,
 from collections.abc import Mapping
 from pathlib import Path
 
-from pairsmith.core.errors import FolderError, SettingsError, counted
+from pairsmith.core.errors import FolderError, SettingsError, counted, size_text
 from pairsmith.core.paths import files_below
 from pairsmith.runs import Run, hash_file, refuse_source
 from pairsmith.runs.identity import Identity
@@ -29,7 +29,7 @@ def push(settings: PushSettings, run: Run) -> str | None:
     check_repository(settings.repo)  # also for a dry run
     parts = parts_of(settings.data, settings.repo, endpoint())
     size = sum(file.stat().st_size if isinstance(file, Path) else len(file) for file in parts.files.values())
-    what = f"{counted(len(parts.files), 'files')} of a {parts.kind}, {size / 1e6:,.1f} MB"
+    what = f"{counted(len(parts.files), 'files')} of a {parts.kind}, {size_text(size)}"
     if settings.dry_run:
         _write(parts.files, run)
         run.progress.say(f"nothing was uploaded; {run.out} holds what would be: {what}")
