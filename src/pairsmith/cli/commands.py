@@ -13,7 +13,7 @@ _MOST_NAMED = 3
 
 
 class HelpCommand(TyperCommand):
-    """A command that takes each option once, unless it may be repeated.
+    """A command that refuses an option that is given twice, unless the option may be repeated.
 
     Its help names arguments as ``RECIPE``, without a Python type such as ``<str>``.
     """
@@ -54,7 +54,7 @@ class StepCommand(HelpCommand):
     """A command that takes options only, apart from the arguments that it declares."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options; the message on surplus arguments names the option that they follow."""
+        """Parse the options; an error about surplus arguments names the option before them."""
         original = list(args)
         ctx.allow_extra_args = True  # they are refused below, with a clearer message
         try:
