@@ -172,6 +172,8 @@ _GUIDES = {
     "train-teacher": "questions.md#answering",
     "relabel": "questions.md#answering",
     "infuse": "questions.md#the-student",
+    "train-tagger": "questions.md#a-tagger-of-names",
+    "tag": "questions.md#a-tagger-of-names",
     "queries": "retriever.md#queries",
     "evaluate-sts": "methods.md#training-and-measuring",
     "evaluate-labels": "measuring.md#are-the-labels-apart",

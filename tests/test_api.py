@@ -20,6 +20,7 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.schemas import GradedPair, LabelledText, ScoredPair
 from pairsmith.methods.dino.options import ClassifierOptions, EncoderOptions
+from pairsmith.methods.quip.tagger_options import TaggerOptions
 from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.language.scripted import ScriptedModel
 from pairsmith.steps.generate.settings import PostprocessSettings
@@ -45,6 +46,7 @@ NAMES = [
     "load_question_generator",
     "load_reader",
     "load_student",
+    "load_tagger",
     "load_task",
     "make_training_set",
     "mine_pairs",
@@ -52,6 +54,7 @@ NAMES = [
     "run_recipe",
     "train_classifier",
     "train_encoder",
+    "train_tagger",
 ]
 
 
@@ -94,6 +97,7 @@ def test_the_page_on_python_calls_the_first_arguments_as_the_function_does(name)
         ("make_training_set", PostprocessSettings, {"data"}),
         ("train_encoder", EncoderOptions, {"checkpoint_steps", "tensorboard"}),
         ("train_classifier", ClassifierOptions, set()),
+        ("train_tagger", TaggerOptions, set()),
         ("distil", StudentOptions, {"base", "checkpoint_steps", "device", "tensorboard"}),
     ],
 )

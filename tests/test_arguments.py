@@ -13,6 +13,7 @@ from pairsmith.core.errors import InputError, SettingsError, TaskError, UserErro
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.schemas import GradedPair, LabelledPair, LabelledText, MinedPair, ScoredPair
 from pairsmith.data.squad import Question
+from pairsmith.data.tagged import TaggedSentence
 from pairsmith.methods.dino.method import GeneratedRows
 from pairsmith.methods.dino.training_set import TrainingSet
 from pairsmith.methods.quip.options import GenerationOptions
@@ -37,6 +38,7 @@ PAIR = ScoredPair("1", "a", "b", 1.0)
 NAMED = LabelledPair("1", "a", "b", "same")
 TEXT = LabelledText("1", "a", "good")
 MINED = MinedPair("1-2", "a", "b", 1.1, 0.5, input_id="1", output_id="2")
+TAGGED = TaggedSentence(("Ann", "left"), ("B-PER", "O"))
 QUESTION = GeneratedQuestion("1", "Ann left.", "who?", "Ann", (0, 3), (0, 3))
 
 
@@ -56,6 +58,7 @@ QUESTION = GeneratedQuestion("1", "Ann left.", "who?", "Ann", (0, 3), (0, 3))
         (lambda value: pairsmith.train_encoder(value, [PAIR]), "encoder", "load_encoder"),
         (lambda value: pairsmith.evaluate_sts(value, [PAIR]), "encoder", "load_encoder"),
         (lambda value: pairsmith.train_classifier(value, [TEXT]), "encoder", "load_encoder"),
+        (lambda value: pairsmith.train_tagger(value, [TAGGED]), "student", "load_student"),
         (lambda value: pairsmith.evaluate_classification(value, [TEXT]), "classifier", "load_classifier"),
     ],
 )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         run_recipe,
         train_classifier,
         train_encoder,
+        train_tagger,
     )
     from pairsmith.data.tasks.loading import load_task
     from pairsmith.methods.dino.method import generate_pairs, generate_texts
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pairsmith.models.reader import load_reader
     from pairsmith.models.sentence_encoder import load_sentence_encoder as load_encoder
     from pairsmith.models.span_encoder import load_span_encoder as load_student
+    from pairsmith.models.tagger import load_tagger
 
 __version__ = "0.1.0"
 
@@ -56,6 +58,7 @@ __all__ = [
     "load_question_generator",
     "load_reader",
     "load_student",
+    "load_tagger",
     "load_task",
     "make_training_set",
     "mine_pairs",
@@ -63,6 +66,7 @@ __all__ = [
     "run_recipe",
     "train_classifier",
     "train_encoder",
+    "train_tagger",
 ]
 
 # Where each is defined: the module, and the name there.
@@ -82,6 +86,7 @@ _HOMES = {
     "load_question_generator": ("pairsmith.methods.quip.generators", "load_question_generator"),
     "load_reader": ("pairsmith.models.reader", "load_reader"),
     "load_student": ("pairsmith.models.span_encoder", "load_span_encoder"),
+    "load_tagger": ("pairsmith.models.tagger", "load_tagger"),
     "load_task": ("pairsmith.data.tasks.loading", "load_task"),
     "make_training_set": ("pairsmith.api", "make_training_set"),
     "mine_pairs": ("pairsmith.methods.mining.method", "mine_pairs"),
@@ -89,6 +94,7 @@ _HOMES = {
     "run_recipe": ("pairsmith.api", "run_recipe"),
     "train_classifier": ("pairsmith.api", "train_classifier"),
     "train_encoder": ("pairsmith.api", "train_encoder"),
+    "train_tagger": ("pairsmith.api", "train_tagger"),
 }
 
 

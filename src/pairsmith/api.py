@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sentence_transformers import SentenceTransformer
 
@@ -26,6 +26,7 @@ from pairsmith.core.validation import checked_options, refuse_options_of_steps
 from pairsmith.data.labelled_texts import LabelledTexts, label_name, spelled_as
 from pairsmith.data.schemas import SCORED_PAIR, GradedPair, LabelledPair, LabelledText, ScoredPair, to_table
 from pairsmith.data.sts import StsSuite, read_sts
+from pairsmith.data.tagged import TaggedSentence, read_tagged
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.classifier import train_classifier_on
 from pairsmith.methods.dino.encoder import train_encoder_on
@@ -34,8 +35,12 @@ from pairsmith.methods.dino.options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.methods.dino.training_set import TrainingSet
 from pairsmith.methods.dino.training_set import make_training_set as training_set_of
+from pairsmith.methods.quip.names import questions_for, train_on_sentences, types_of
+from pairsmith.methods.quip.tagger_options import TaggerOptions
 from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.encode import encode_texts
+from pairsmith.models.span_encoder import SpanEncoder
+from pairsmith.models.tagger import Tagger, tagger_of
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.training.settings import TrainEncoderSettings
@@ -214,6 +219,57 @@ def evaluate_classification(
     with (progress or Silent()).task("classify", len(columns.texts), "texts") as bar:
         best = classifier.scores(columns.texts, advance=bar.advance).argmax(axis=1).tolist()
     return classification_figures(classifier.labels, gold, best, bootstrap=bootstrap, seed=seed)
+
+
+def train_tagger(
+    student: SpanEncoder,
+    sentences: str | Path | Iterable[TaggedSentence],
+    *,
+    start: Literal["questions", "random"] = "questions",
+    questions: Mapping[str, str] | None = None,
+    seed: int = 1,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Tagger:
+    """Train a tagger of named entities on a few sentences; the student is trained in place (Q10).
+
+    Args:
+        student: the encoder to start from, as ``load_student`` loads it.
+        sentences: the training sentences, at least one of which has an entity: a source that the command
+            ``train-tagger`` reads, or a list.
+        start: how the layer that predicts tags is initialised: with the vectors of questions, or at random.
+        questions: questions for types of entities that have no built-in one, by type.
+        seed: the random seed of the order of the sentences, of dropout, and of a random layer.
+        progress: shows how many of the sentences are learned; by default nothing is shown.
+        options: options of the command ``train-tagger`` by name: ``batch_size``, ``dtype``, ``epochs``,
+            ``learning_rate``.
+
+    Returns:
+        the tagger; its ``find_entities(texts)`` returns the named entities of texts, and ``save(folder)``
+        writes it into a folder, for ``load_tagger``.
+
+    Raises:
+        InputError: no sentence has an entity, a source cannot be read, or rows are of another class.
+        ModelError: the training diverged.
+        SettingsError: an option is unknown or has an invalid value, a type has no question, or the student is
+            not loaded.
+    """
+    check_progress(progress)
+    check_loaded(student, "student", "question_vectors", "load_student")
+    how, seed = checked_options("train_tagger", TaggerOptions, options), checked_whole_number(seed, "seed")
+    if start not in ("questions", "random"):
+        raise SettingsError(f"start must be questions or random, not {start!r}")
+    if isinstance(sentences, str | Path):
+        rows = read_tagged(str(sentences))
+    else:
+        rows = checked_rows(sentences, "sentences", TaggedSentence)
+    types = types_of(rows)
+    if not types:
+        raise InputError("sentences has no sentence with an entity; give others")
+    asked = questions_for(types, questions) if start == "questions" else None
+    with (progress or Silent()).task("train", how.epochs * len(rows), "sentences") as bar:
+        network = train_on_sentences(student, rows, asked, how, seed=seed, advance=bar.advance)
+    return tagger_of(network.encoder, network.tags, network.rows.detach())
 
 
 def evaluate_sts(

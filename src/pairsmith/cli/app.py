@@ -36,7 +36,9 @@ _SECTIONS = {
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader",
         "train-summarizer",
     ),
-    "From passages and questions": ("train-asker", "ask", "train-teacher", "relabel", "infuse"),
+    "From passages and questions": (
+        "train-asker", "ask", "train-teacher", "relabel", "infuse", "train-tagger", "tag",
+    ),
     "From documents to a retriever": (
         "chunk", "queries", "filter-queries", "negatives", "train-retriever", "search",
     ),

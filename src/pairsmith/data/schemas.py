@@ -24,6 +24,14 @@ SCORED_PAIR: pa.Schema = pa.schema([*text_schema("id", "sentence1", "sentence2")
 LABELLED_PAIR = text_schema("id", "sentence1", "sentence2", "label")
 LABELLED_TEXT = text_schema("id", "text", "label")
 CLASSIFIED_TEXT: pa.Schema = pa.schema([*LABELLED_TEXT, ("confidence", pa.float64())])
+ENTITIES = pa.list_(pa.struct([*text_schema("text", "type"), ("start", pa.int64()), ("end", pa.int64())]))
+TAGGED_TEXT: pa.Schema = pa.schema(
+    [
+        *text_schema("id", "text"), ("entities", ENTITIES), ("tokens", pa.list_(pa.string())),
+        ("ner_tags", pa.list_(pa.string())),
+    ]
+)  # fmt: skip
+"""A text with its named entities, and as words with their BIO tags."""
 MINED_PAIR: pa.Schema = pa.schema(
     [
         *text_schema("id", "input", "output"), ("margin", pa.float64()), ("score", pa.float64()),

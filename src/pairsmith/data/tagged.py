@@ -15,12 +15,13 @@ from pairsmith.data.readers import at_least_one, pick_columns, refuse_half_chara
 from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, missing, open_parquet, open_source
 from pairsmith.data.splits import folder_files, split_files, split_of
 
-_TAG = re.compile(r"O|[BI]-.+")
+BIO_TAG = re.compile(r"O|[BI]-.+")
 _BIO_PREFIXES = {"S": "B", "U": "B", "E": "I", "L": "I"}
 """What BIO writes for the prefixes of BIOES and BILOU that it does not have: single words and last words."""
 _PREFIXES = {"B", "I", *_BIO_PREFIXES}
 _PREFIXED = re.compile(r"\w-")
-_OUTSIDE = "O"
+OUTSIDE = "O"
+"""The tag of a word that is in no entity."""
 _BIOES = re.compile(rf"^([{''.join(_BIO_PREFIXES)}])(-.+)")
 _BLANKS = re.compile(r"[ \t]+")
 _WORDS = ("tokens", "words")
@@ -64,7 +65,7 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
     tagged = list(at_least_one(lines, f"{path} holds no tagged sentences"))
     if _is_io({tag for _, _, tags in tagged for tag in tags}):
         tagged = [
-            (where, words, [tag if tag == _OUTSIDE else f"I-{tag}" for tag in tags])
+            (where, words, [tag if tag == OUTSIDE else f"I-{tag}" for tag in tags])
             for where, words, tags in tagged
         ]
     return [_sentence(where, words, tags) for where, words, tags in tagged]
@@ -72,9 +73,9 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
 
 def _is_io(tags: Set[str]) -> bool:
     """Whether tags are O and types without a prefix; numbers and B or I alone are no types."""
-    types = tags - {_OUTSIDE}
+    types = tags - {OUTSIDE}
     return (
-        _OUTSIDE in tags
+        OUTSIDE in tags
         and types.isdisjoint(_PREFIXES)
         and all(any(map(str.isalpha, name)) and not _PREFIXED.match(name) for name in types)
     )
@@ -197,7 +198,7 @@ def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSe
         raise InputError(f"{where}: {len(words)} words and {len(tags)} tags; each word needs one tag")
     tags = [_BIOES.sub(lambda match: _BIO_PREFIXES[match[1]] + match[2], tag) for tag in tags]
     for tag in tags:
-        if not _TAG.fullmatch(tag):
+        if not BIO_TAG.fullmatch(tag):
             advice = "; write the names of tags in place of their numbers" if tag.isdecimal() else _ADVICE
             raise InputError(
                 f"{where}: the tag {tag[:30]!r} is not a BIO tag such as O, B-PERSON or I-PERSON{advice}"

@@ -17,7 +17,7 @@ from pairsmith.models.span_heads import heads_kind, score_in_float32
 
 HeadTask = Literal[
     "question answering", "classification", "summarization", "continuation", "token vectors",
-    "masked language modelling",
+    "masked language modelling", "token classification",
 ]  # fmt: skip
 
 _HEADS: dict[HeadTask, tuple[str, str, str]] = {
@@ -30,6 +30,9 @@ _HEADS: dict[HeadTask, tuple[str, str, str]] = {
     "summarization": ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING", "AutoModelForSeq2SeqLM", "BART, T5"),
     "continuation": ("MODEL_FOR_CAUSAL_LM_MAPPING", "AutoModelForCausalLM", "BART, T5, GPT-2"),
     "masked language modelling": ("MODEL_FOR_MASKED_LM_MAPPING", "AutoModelForMaskedLM", "BERT, RoBERTa"),
+    "token classification": (
+        "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING", "AutoModelForTokenClassification", "BERT, RoBERTa",
+    ),
     "token vectors": ("MODEL_MAPPING", "AutoModel", "BERT, RoBERTa"),
 }  # fmt: skip
 """For each task: the name in transformers of the mapping from configurations to model classes, the name of

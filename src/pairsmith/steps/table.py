@@ -6,7 +6,7 @@ The command line, recipes and reports are made from ``STEPS``.
 from pairsmith.core.model_names import check_name
 from pairsmith.core.paths import is_folder, place
 from pairsmith.data.tasks import load_task
-from pairsmith.steps.classify.settings import ClassifySettings
+from pairsmith.steps.classify.settings import ClassifySettings, TagSettings
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings, check_retriever_name
 from pairsmith.steps.evaluate.settings import (
@@ -39,6 +39,7 @@ from pairsmith.steps.training.settings import (
     TrainReaderSettings,
     TrainRetrieverSettings,
     TrainSummarizerSettings,
+    TrainTaggerSettings,
     TrainTeacherSettings,
 )
 
@@ -192,6 +193,18 @@ STEPS: StepTable = {
         "pairsmith.steps.training.student:infuse",
         "Train an encoder whose token vectors answer questions.",
         next_commands=("pairsmith evaluate qa --model {out} --data QUESTIONS --out {out}-measured",),
+    ),
+    "train-tagger": Step(
+        TrainTaggerSettings,
+        "pairsmith.steps.training.tagger:train_tagger",
+        "Train a tagger of named entities on a few sentences.",
+        next_commands=("pairsmith tag --model {out} --data TEXTS.txt --out {out}-entities",),
+    ),
+    "tag": Step(
+        TagSettings,
+        "pairsmith.steps.classify.tag:tag",
+        "Find the named entities in texts.",
+        next_commands=("pairsmith export --data {out} --form conll --out {out}-words",),
     ),
     "chunk": Step(
         ChunkSettings,

@@ -10,7 +10,7 @@ from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
 
 FormName = Literal[
     "jsonl", "squad", "beir", "sentence-transformers", "triplets", "scored-tuples", "tevatron",
-    "flag-embedding", "croissant", "csv", "label-studio", "argilla",
+    "flag-embedding", "croissant", "csv", "conll", "label-studio", "argilla",
 ]  # fmt: skip
 
 _NO_BRANCH = re.compile(
@@ -130,12 +130,13 @@ class ExportSettings(Settings):
     )
     form: FormName = Field(
         description="Output format. jsonl: one row per line, with all its columns; csv: all columns of rows "
-        "of any kind, lists as JSON; squad: questions as in SQuAD 1.1; beir: a corpus, queries, and which of "
-        "them belong together; sentence-transformers: the columns that its losses expect; triplets, "
-        "scored-tuples, tevatron, flag-embedding: queries with negatives, for sentence-transformers (a row "
-        "for each negative, or all with their scores), Tevatron and FlagEmbedding; croissant: the Parquet "
-        "files of a dataset folder with a description in Croissant 1.1; label-studio, argilla: for people to "
-        "label in these tools, with the rows' own labels as suggestions."
+        "of any kind, lists as JSON; conll: words and their tags, as tag writes them, one of each per line; "
+        "squad: questions as in SQuAD 1.1; beir: a corpus, queries, and which of them belong together; "
+        "sentence-transformers: the columns that its losses expect; triplets, scored-tuples, tevatron, "
+        "flag-embedding: queries with negatives, for sentence-transformers (a row for each negative, or all "
+        "with their scores), Tevatron and FlagEmbedding; croissant: the Parquet files of a dataset folder "
+        "with a description in Croissant 1.1; label-studio, argilla: for people to label in these tools, with "
+        "the rows' own labels as suggestions."
     )
 
     @field_validator("form", mode="before")

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from pairsmith.data.text.words import JOINERS, MARKS, WORD, count_words, is_unspaced, terms
+from pairsmith.data.text.words import JOINERS, MARKS, WORD, count_words, is_unspaced, terms, word_spans
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,18 @@ def test_every_mark_of_unicode_is_one():
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Dr. O'Neill's e-mail, a.b@c.de (Bonn)!", "Dr. O'Neill 's e-mail , a.b@c.de ( Bonn ) !"),
+        ("It costs 1,000.50 at 10:30, in the U.S.", "It costs 1,000.50 at 10:30 , in the U.S ."),
+        ("Jazz & Rock at AT&T won’t end ...", "Jazz & Rock at AT&T won’t end . . ."),
+        ("東京に行く。", "東 京 に 行 く 。"),
+        ("देहरादून में", "देहरादून में"),
+        (" \t", ""),
+    ],
+)
+def test_words_and_marks_of_a_sentence(sentence, expected):
+    assert [sentence[start:end] for start, end in word_spans(sentence)] == expected.split()

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,18 +9,20 @@ from pairsmith.data.tagged import TaggedSentence
 from pairsmith.methods.quip import names as module
 from pairsmith.methods.quip.names import (
     TYPE_QUESTIONS,
-    Tagger,
-    TaggerOptions,
-    Words,
+    TaggingNetwork,
     draw_tagged_sentences,
     question_rows,
     questions_for,
     tag_after_training,
     tags_of,
+    train_on_sentences,
     types_of,
 )
+from pairsmith.methods.quip.tagger_options import TaggerOptions
+from pairsmith.models import tagger as tagging
 from pairsmith.models.span_answers import question_vectors
 from pairsmith.models.span_encoder import load_span_encoder
+from pairsmith.models.tagger import Words, predicted_tags
 from pairsmith.models.token_vectors import load_token_encoder
 
 pytestmark = pytest.mark.slow
@@ -36,9 +37,9 @@ def student(tiny_bert, tmp_path_factory):
 
 def test_a_training_that_diverged_has_no_figure(tiny_bert):
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
-    tagger = Tagger(encoder, ["O", "B-PER"], torch.full((2, 16), torch.nan))
+    tagger = TaggingNetwork(encoder, ["O", "B-PER"], torch.full((2, 16), torch.nan))
     with pytest.raises(ModelError, match="try a smaller learning rate"):
-        module.tag_sentences(tagger, SENTENCES, lambda _: None)
+        predicted_tags(encoder, tagger.tags, tagger, [row.words for row in SENTENCES], lambda _: None)
 
 
 def test_the_questions_of_types_are_the_papers():
@@ -86,14 +87,12 @@ def test_rows_begin_as_the_start_vectors_of_their_questions(student):
     assert rows.norm(dim=1).tolist() == pytest.approx([1.0] * 4)
 
 
-def test_steps_too_small_for_two_bytes_are_not_lost(tiny_bert, monkeypatch):
-    taggers = []
-    monkeypatch.setattr(module, "tag_sentences", lambda tagger, *_: taggers.append(tagger))
+def test_steps_too_small_for_two_bytes_are_not_lost(tiny_bert):
     options = TaggerOptions(dtype="bfloat16", learning_rate=1e-6, epochs=3)
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
-    tag_after_training(encoder, SENTENCES, SENTENCES, None, options, seed=1)
+    tagger = train_on_sentences(encoder, SENTENCES, None, options, seed=1)
     before = load_token_encoder(str(tiny_bert), device="cpu").model.encoder.state_dict()
-    for name, weight in taggers[0].model.encoder.state_dict().items():
+    for name, weight in tagger.model.encoder.state_dict().items():
         moved = (weight - before[name]).abs()
         assert 0 < moved.max() < 1e-5, name
 
@@ -101,11 +100,11 @@ def test_steps_too_small_for_two_bytes_are_not_lost(tiny_bert, monkeypatch):
 def test_sums_in_numbers_of_two_bytes_are_of_the_weights_as_they_are(tiny_bert, monkeypatch):
     calls = []
 
-    def tag(tagger, sentences, *_):
-        words = Words.of(tagger.encoder, sentences)
+    def predicted(encoder, tags, tagger, sentences, advance):
+        words = Words.of(encoder, sentences)
         calls.append((tagger, words, tagger(words)))
 
-    monkeypatch.setattr(module, "tag_sentences", tag)
+    monkeypatch.setattr(module, "predicted_tags", predicted)
     options = TaggerOptions(dtype="bfloat16", learning_rate=1e-2, epochs=9)
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
     tag_after_training(encoder, SENTENCES, SENTENCES, None, options, seed=1)
@@ -130,7 +129,7 @@ def test_the_rate_falls_in_equal_steps_and_gradients_are_cut_to_a_norm_of_1(tiny
 
     monkeypatch.setattr(torch.optim.AdamW, "step", step)
     large = 100 * torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
-    tagger = Tagger(load_token_encoder(str(tiny_bert), device="cpu"), tags_of(sentences), large)
+    tagger = TaggingNetwork(load_token_encoder(str(tiny_bert), device="cpu"), tags_of(sentences), large)
     module.train_tagger(tagger, sentences, TaggerOptions(epochs=3), 0, lambda _: None)
     assert rates == pytest.approx([2e-5 * (6 - step) / 6 for step in range(6)], rel=1e-12)
     assert norms == pytest.approx([1.0] * 6, rel=1e-4)
@@ -139,8 +138,8 @@ def test_the_rate_falls_in_equal_steps_and_gradients_are_cut_to_a_norm_of_1(tiny
 
 def test_dropout_before_the_output_layer_is_off_when_tagging(tiny_bert):
     encoder = load_token_encoder(str(tiny_bert), device="cpu")
-    tagger = Tagger(encoder, ["O", "B-PER"], torch.eye(16)[:2])
-    words = Words.of(tagger.encoder, SENTENCES)
+    tagger = TaggingNetwork(encoder, ["O", "B-PER"], torch.eye(16)[:2])
+    words = Words.of(tagger.encoder, [row.words for row in SENTENCES])
     assert tagger.dropout.p == 0.1
     tagger.model.eval()
     assert not torch.equal(tagger(words), tagger(words))
@@ -154,17 +153,17 @@ def test_the_first_word_has_the_tokens_that_it_has_behind_another(tiny_gpt2, tin
         if encoder.tokenizer.pad_token is None:
             encoder.tokenizer.pad_token = encoder.tokenizer.eos_token
         sentence = TaggedSentence(("dogs", "and", "dogs"), ("O",) * 3)
-        words = Words.of(encoder, [sentence])
+        words = Words.of(encoder, [sentence.words])
         ids = words.features["input_ids"][0]
         assert ids[words.token[0]] == ids[words.token[2]]
-        assert module._before_words(encoder) == before
+        assert tagging._before_words(encoder) == before
 
 
 def test_a_word_is_told_by_its_first_token(tiny_bert):
     encoder = load_token_encoder(tiny_bert.as_posix(), device="cpu")
-    words = Words.of(encoder, SENTENCES)
+    words = Words.of(encoder, [row.words for row in SENTENCES])
     assert len(words.word) == 12
-    tagger = Tagger(encoder, ["O", "B-PER"], torch.eye(16)[:2]).eval()
+    tagger = TaggingNetwork(encoder, ["O", "B-PER"], torch.eye(16)[:2]).eval()
     scores = tagger(words)
     states = encoder.model(**encoder.features(["Two dogs run on the beach ."])).last_hidden_state[0]
     place = int(((words.sentence == 1) & (words.word == 1)).nonzero())
@@ -180,9 +179,9 @@ def test_a_word_without_tokens_does_not_take_those_of_the_next(model, request):
         encoder.tokenizer.pad_token = encoder.tokenizer.eos_token
     nothing = "\u200b" if model == "tiny_bert" else ""
     sentence = TaggedSentence(("A", nothing, "man", nothing), ("O", "O", "B-PER", "O"))
-    words = Words.of(encoder, [sentence])
+    words = Words.of(encoder, [sentence.words])
     assert words.word.tolist() == [0, 2]
-    text = module._before_words(encoder) + " ".join(sentence.words)
+    text = tagging._before_words(encoder) + " ".join(sentence.words)
     (tokens,) = encoder.text_tokens([text])
     place = {int(number): begin for number, (begin, _) in zip(tokens.numbers, tokens.offsets, strict=True)}
     assert [text[place[int(token)] :].lstrip()[0] for token in words.token] == ["A", "m"]
@@ -191,7 +190,9 @@ def test_a_word_without_tokens_does_not_take_those_of_the_next(model, request):
 def test_words_beyond_the_longest_sentence_are_no_names(tiny_bert):
     long = TaggedSentence(("man",) * 40, ("B-PER",) * 40)
     encoder = load_token_encoder(str(tiny_bert), device="cpu", max_length=8)
-    (tags,) = tag_after_training(encoder, [long], [long], None, replace(FAST, epochs=20), seed=1)
+    (tags,) = tag_after_training(
+        encoder, [long], [long], None, FAST.model_copy(update={"epochs": 20}), seed=1
+    )
     assert tags[:6] == ["B-PER"] * 6
     assert tags[6:] == ["O"] * 34
 

@@ -427,7 +427,7 @@ def test_entities_are_compared_sentence_by_sentence_over_the_splits(monkeypatch,
     data = tmp_path / "test.conll"
     blocks = ("".join(f"word{n} {tag}\n" for n, tag in enumerate(tags)) for tags in gold)
     data.write_text("\n".join(blocks))
-    monkeypatch.setattr(ner, "tagger_encoder", lambda settings, start: None)
+    monkeypatch.setattr(ner, "tagger_encoder", lambda model, start, settings: None)
 
     def tag(encoder, split, test, questions, options, *, seed, advance):
         return [list(gold[row]) if rng.random() < 0.6 else ["O", "B-PER", "O"] for row in range(len(test))]

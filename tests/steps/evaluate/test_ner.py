@@ -20,8 +20,9 @@ from pairsmith.methods.quip import names
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import ner
-from pairsmith.steps.evaluate.ner import evaluate_ner, few_and_test, ner_table, questions_of
+from pairsmith.steps.evaluate.ner import evaluate_ner, few_and_test, ner_table
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
+from pairsmith.steps.training.tagger import questions_of
 
 pytestmark = pytest.mark.slow
 
@@ -196,19 +197,18 @@ def test_types_without_a_question_are_told_and_can_get_one(student, data, tmp_pa
     with pytest.raises(
         SettingsError, match="no question for the type 'genre'; known: .*; write one in --questions FILE"
     ):
-        questions_of(settings(student), some)
-    assert questions_of(settings(student, start=["random"]), some) == {}
+        questions_of(some, None)
     path = tmp_path / "questions.yaml"
     path.write_text("genre: What is a genre ?\nperson-actor: Who is an actor ?\n")
     actor = [TaggedSentence(("Gabin",), ("B-Person-Actor",))]
-    assert questions_of(settings(student, questions=str(path)), actor)["Person-Actor"] == "Who is an actor ?"
-    assert questions_of(settings(student, questions=str(path)), some)["genre"] == "What is a genre ?"
+    assert questions_of(actor, str(path))["Person-Actor"] == "Who is an actor ?"
+    assert questions_of(some, str(path))["genre"] == "What is a genre ?"
     path.write_text("genre: [1]\n")
     with pytest.raises(SettingsError, match="as text"):
-        questions_of(settings(student, questions=str(path)), some)
+        questions_of(some, str(path))
     path.write_text("genre: What is a genre ?\ngenre: Which genre ?\n")
     with pytest.raises(SettingsError, match=r"is given twice \(lines 1 and 2\)"):
-        questions_of(settings(student, questions=str(path)), some)
+        questions_of(some, str(path))
 
 
 def test_a_model_without_heads_begins_at_random_only(tiny_bert, data, tmp_path, monkeypatch):

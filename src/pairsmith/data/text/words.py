@@ -59,6 +59,11 @@ _IDEOGRAPH = re.compile(f"[{_IDEOGRAPHS}]")
 _SYLLABLE = re.compile(f"[{_SYLLABLES}]")
 _SPACED_WORD = rf"[^\W{UNSPACED}]+(?:[{MARKS}]+[^\W{UNSPACED}]*)*"
 _TERM = re.compile(rf"(?:(?=[\w{MARKS}])[{UNSPACED}])+|{_SPACED_WORD}")
+_SPAN = re.compile(
+    rf"(?=[\w{MARKS}])[{UNSPACED}]"
+    rf"|{_SPACED_WORD}(?:(?:[-.&@]|['’](?!s\b)|(?<=\d)[,:](?=\d)){_SPACED_WORD})*(?:\.(?=\s+[\w{MARKS}]))?"
+    r"|['’]s\b|[^\w\s]"
+)
 _WORD_OR_LETTER = re.compile(rf"(?=[\w{MARKS}])[{UNSPACED}]|{_SPACED_WORD}")
 
 
@@ -105,3 +110,13 @@ def words_or_letters(text: str) -> list[str]:
     In scripts without spaces between words each letter, and each mark, is a word.
     """
     return _WORD_OR_LETTER.findall(unicodedata.normalize("NFC", text.casefold()))
+
+
+def word_spans(sentence: str) -> list[tuple[int, int]]:
+    """The start and end of each word and each punctuation mark, as in tagged data such as CoNLL's.
+
+    A mark between letters is a part of the word, as in "well-known", "O'Neill" and "a@b.org", and so is the
+    full stop of an abbreviation, which stands before another word of the sentence, as in "Dr. Who". But "'s"
+    is a word of its own. In scripts without spaces between words each letter is a word.
+    """
+    return [match.span() for match in _SPAN.finditer(sentence)]

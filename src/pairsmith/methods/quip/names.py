@@ -5,24 +5,22 @@ a few tagged sentences -> cross-entropy of the words' tags -> encoder and layer 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
 
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, ModelError, SettingsError, known_names_hint
 from pairsmith.core.model_files import pick_dtype
-from pairsmith.core.model_names import DtypeName
-from pairsmith.data.tagged import TaggedSentence, as_bio
-from pairsmith.models.encode import batches_by_length, tokens_at_once
+from pairsmith.data.tagged import TaggedSentence
+from pairsmith.methods.quip.tagger_options import TaggerOptions
+from pairsmith.models.encode import moved
 from pairsmith.models.span_answers import question_vectors
 from pairsmith.models.span_encoder import SpanEncoder
-from pairsmith.models.token_vectors import TokenEncoder, start_tokens
+from pairsmith.models.tagger import Words, predicted_tags
+from pairsmith.models.token_vectors import TokenEncoder
 from pairsmith.runs.seeds import generator
 from pairsmith.training.quick import quick_training
 
@@ -49,24 +47,6 @@ LARGEST_NORM = 1.0
 """Largest norm of the gradient of all weights together; a longer gradient is scaled down to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaggerOptions:
-    """How a tagger is trained.
-
-    Attributes:
-        epochs: number of passes over the sentences.
-        learning_rate: the learning rate of the first step; it falls linearly to 0.
-        batch_size: number of sentences in a step.
-        dtype: number format of matrix products, ``float32`` or ``bfloat16``; ``auto``: bfloat16 if the device
-            computes fast with it. Weights are float32 in any case.
-    """
-
-    epochs: int = 200
-    learning_rate: float = 2e-5
-    batch_size: int = 8
-    dtype: DtypeName = "float32"
-
-
 def tag_after_training(
     encoder: TokenEncoder | SpanEncoder,
     train: Sequence[TaggedSentence],
@@ -77,7 +57,7 @@ def tag_after_training(
     seed: int = 0,
     advance: Callable[[int], None] = lambda _: None,
 ) -> list[list[str]]:
-    """Train an encoder and a linear layer on tagged sentences, and predict the BIO tags of others (Q10).
+    """Train a tagger on tagged sentences, and predict the BIO tags of others (Q10).
 
     A word gets the tag O if it has no token of its own, such as a zero-width space, or lies beyond the
     encoder's longest input. Weights are float32 throughout, as 16-bit numbers would lose such small updates.
@@ -99,8 +79,26 @@ def tag_after_training(
     Raises:
         ModelError: the encoder has no heads for questions, or the training diverged.
     """
+    network = train_on_sentences(encoder, train, questions, options, seed=seed, advance=advance)
+    words = [sentence.words for sentence in test]
+    return predicted_tags(network.encoder, network.tags, network, words, advance)
+
+
+def train_on_sentences(
+    encoder: TokenEncoder | SpanEncoder,
+    sentences: Sequence[TaggedSentence],
+    questions: Mapping[str, str] | None,
+    options: TaggerOptions | None = None,
+    *,
+    seed: int = 0,
+    advance: Callable[[int], None] = lambda _: None,
+) -> "TaggingNetwork":
+    """Train an encoder and a linear layer on tagged sentences (Q10); arguments as for ``tag_after_training``.
+
+    The result is in evaluation mode.
+    """
     options = options or TaggerOptions()
-    tags = tags_of(train)
+    tags = tags_of(sentences)
     tokens = encoder.tokens if isinstance(encoder, SpanEncoder) else encoder
     if questions is None:
         rows = random_rows(tokens, len(tags), seed)
@@ -111,9 +109,9 @@ def tag_after_training(
             "the encoder has no heads for questions; give one that load_student loads, or no questions"
         )
     in_bfloat16 = pick_dtype(options.dtype, tokens.model.device.type) == "bfloat16"
-    tagger = Tagger(tokens, tags, rows, in_bfloat16=in_bfloat16)
-    train_tagger(tagger, train, options, seed, advance)
-    return tag_sentences(tagger, test, advance)
+    network = TaggingNetwork(tokens, tags, rows, in_bfloat16=in_bfloat16)
+    train_tagger(network, sentences, options, seed, advance)
+    return network
 
 
 def draw_tagged_sentences(sentences: Sequence[TaggedSentence], shots: int, seed: int) -> list[TaggedSentence]:
@@ -197,7 +195,7 @@ def question_rows(encoder: SpanEncoder, tags: Sequence[str], questions: Mapping[
 # The tagger
 
 
-class Tagger(nn.Module):
+class TaggingNetwork(nn.Module):
     """An encoder, dropout, and a linear layer M without bias that has a row for each of ``tags`` (Q10).
 
     ``rows`` is M, ``(tags, d)`` float32. All weights are float32; with ``in_bfloat16`` matrix products are
@@ -215,61 +213,19 @@ class Tagger(nn.Module):
         self.dropout = nn.Dropout(DROPOUT)
         self.rows = nn.Parameter(rows.to(encoder.model.device))
 
-    def forward(self, words: "Words") -> Tensor:
+    def forward(self, words: Words) -> Tensor:
         """The logits of each word's tags: ``(words, tags)``, float32 or bfloat16."""
         device = self.model.device
-        moved = {name: value.to(device) for name, value in words.features.items()}
         # Entered anew at each call, as autocast caches converted weights, which are stale after a step.
         with torch.autocast(device.type, torch.bfloat16, enabled=self._in_bfloat16):
-            states = self.model(**moved).last_hidden_state
+            states = self.model(**moved(words.features, device)).last_hidden_state
             of_words = self.dropout(states[words.sentence.to(device), words.token.to(device)])
             scores: Tensor = of_words @ self.rows.T
         return scores
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Words:
-    """The words of a batch of sentences, and where the first token of each is in the encoder's ``features``.
-
-    ``sentence``, ``token`` and ``word`` are ``(words,)`` int64: the index of a word's sentence, the index of
-    the word's first token in the features of that sentence, and the index of the word in the sentence.
-    """
-
-    features: Mapping[str, Any]
-    sentence: Tensor
-    token: Tensor
-    word: Tensor
-
-    @classmethod
-    def of(cls, encoder: TokenEncoder, sentences: Sequence[TaggedSentence]) -> "Words":
-        """The words of n sentences, each of which is one text of its words and spaces (``_before_words``)."""
-        before = _before_words(encoder)
-        texts = [before + " ".join(sentence.words) for sentence in sentences]
-        parts: list[NDArray[np.int64]] = []
-        for number, (tokens, sentence) in enumerate(zip(encoder.text_tokens(texts), sentences, strict=True)):
-            ends = np.cumsum([len(word) + 1 for word in sentence.words]).astype(np.int64) - 1 + len(before)
-            begins = ends - np.array([len(word) for word in sentence.words])
-            first = start_tokens(tokens.offsets, begins)
-            # Where a word has no token of its own, the token found is a later word's and starts after it.
-            own = [i >= 0 and tokens.offsets[i, 0] < end for i, end in zip(first, ends, strict=True)]
-            words = np.flatnonzero(own)
-            parts.append(np.stack([np.full(len(words), number), tokens.numbers[first[words]], words], axis=1))
-        table = torch.from_numpy(np.concatenate(parts))
-        return cls(encoder.features(texts), table[:, 0], table[:, 1], table[:, 2])
-
-
-def _before_words(encoder: TokenEncoder) -> str:
-    """The text before a sentence that gives its first word the tokens of a word in the middle.
-
-    It is a space for byte-level tokenizers such as RoBERTa's, where the space before a word is part of the
-    word's first token; else empty.
-    """
-    alone, spaced = (encoder.tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("a", " a"))
-    return " " if alone != spaced and len(alone) == len(spaced) else ""
-
-
 def train_tagger(
-    tagger: Tagger,
+    tagger: TaggingNetwork,
     sentences: Sequence[TaggedSentence],
     options: TaggerOptions,
     seed: int,
@@ -292,7 +248,7 @@ def train_tagger(
             order = generator(seed, "order", epoch).permutation(len(sentences))
             for rows in in_batches(order, options.batch_size):
                 batch = [sentences[row] for row in rows]
-                words = Words.of(tagger.encoder, batch)
+                words = Words.of(tagger.encoder, [sentence.words for sentence in batch])
                 places = zip(words.sentence.tolist(), words.word.tolist(), strict=True)
                 gold = torch.tensor([number[batch[sentence].tags[word]] for sentence, word in places])
                 scores = tagger(words)
@@ -304,29 +260,3 @@ def train_tagger(
                 schedule.step()
                 advance(len(batch))
     tagger.eval()
-
-
-def tag_sentences(
-    tagger: Tagger, sentences: Sequence[TaggedSentence], advance: Callable[[int], None]
-) -> list[list[str]]:
-    """The predicted BIO tags of each sentence, one for each word (Q10).
-
-    ``advance`` is called with the number of sentences that were tagged. Raises a ``ModelError`` if a score is
-    not finite.
-    """
-    predicted = [["O"] * len(sentence.words) for sentence in sentences]
-    lengths = tagger.encoder.token_counts([" ".join(sentence.words) for sentence in sentences])
-    with torch.inference_mode():
-        for rows in batches_by_length(lengths, batch_tokens=tokens_at_once(tagger.model.device)):
-            words = Words.of(tagger.encoder, [sentences[row] for row in rows])
-            scores = tagger(words)
-            if not torch.isfinite(scores).all():
-                raise ModelError(
-                    "the tagger gives scores that are not finite; its training diverged or the weights are "
-                    "damaged: try a smaller learning rate"
-                )
-            best = scores.argmax(dim=1).tolist()
-            for sentence, word, tag in zip(words.sentence.tolist(), words.word.tolist(), best, strict=True):
-                predicted[rows[sentence]][word] = tagger.tags[tag]
-            advance(len(rows))
-    return [as_bio(sentence_tags) for sentence_tags in predicted]

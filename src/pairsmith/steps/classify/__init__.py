@@ -1,1 +1,1 @@
-"""The step ``classify``: labels texts with a text classifier."""
+"""The steps ``classify`` and ``tag``: each text gets a label, or its named entities."""

@@ -1,4 +1,4 @@
-"""Settings of the step that labels texts with a text classifier."""
+"""Settings of the steps that label texts, and tag the named entities in texts."""
 
 from typing import Annotated, Self
 
@@ -6,19 +6,32 @@ from pydantic import Field, model_validator
 
 from pairsmith.core.fields import Device, Dtype, TextColumn, TextLength, TextsAtOnce, WorkerSettings
 from pairsmith.core.settings import BY_CONTENT
+from pairsmith.methods.quip.tagger_options import SentenceLength
 from pairsmith.steps.evaluate.classification_settings import Classifier, LabelNames, check_names
 
 
-class ClassifySettings(WorkerSettings):
-    """Give each text the label that a classifier finds likeliest (D14)."""
+class TextRowSettings(WorkerSettings):
+    """Settings of a step that gives each text of a source new columns."""
 
-    model: Classifier
+    model: str
     data: str = Field(
-        description="Texts to label: a .txt file with one on each line, rows with a column text (.jsonl, "
-        ".csv, .tsv, .parquet), a dataset folder, or a Hub data set.",
+        description="Texts: a .txt file with one on each line, rows with a column text (.jsonl, .csv, .tsv, "
+        ".parquet), a dataset folder, or a Hub data set.",
         json_schema_extra=BY_CONTENT,
     )
     text_column: TextColumn = None
+    max_length: TextLength = None
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+    shard_size: Annotated[
+        int, Field(ge=1, le=100_000, description="Number of texts that are processed and saved together.")
+    ] = 1_000
+
+
+class ClassifySettings(TextRowSettings):
+    """Give each text the label that a classifier finds likeliest (D14)."""
+
+    model: Classifier
     name: LabelNames = Field(default=[])
     least: float | None = Field(
         default=None,
@@ -28,14 +41,19 @@ class ClassifySettings(WorkerSettings):
         "Unset: all labels are accepted.",
     )
     batch_size: TextsAtOnce = 64
-    max_length: TextLength = None
-    device: Device = "auto"
-    dtype: Dtype = "float32"
-    shard_size: Annotated[
-        int, Field(ge=1, le=100_000, description="Number of texts that are labelled and saved together.")
-    ] = 1_000
 
     @model_validator(mode="after")
     def _are_assigned(self) -> Self:
         check_names(self.name)
         return self
+
+
+class TagSettings(TextRowSettings):
+    """Find the named entities of each text with a tagger (Q10)."""
+
+    model: str = Field(
+        description="A folder that train-tagger wrote, or a folder or Hub id of a token classification model "
+        "of transformers whose labels are BIO tags.",
+        json_schema_extra=BY_CONTENT,
+    )
+    max_length: SentenceLength = None

@@ -2,26 +2,20 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pairsmith.core.errors import InputError, ModelError, SettingsError
+from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
-from pairsmith.core.yamlfile import read_yaml
 from pairsmith.data.tagged import TaggedSentence, has_tags_beside, read_tagged, tags_beside
 from pairsmith.methods.quip.names import (
-    TaggerOptions,
     draw_tagged_sentences,
-    questions_for,
     tag_after_training,
     types_of,
 )
 from pairsmith.metrics.entities import entity_counts
-from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, require_question_heads
-from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
+from pairsmith.models.span_encoder import require_question_heads
 from pairsmith.runs import hash_source
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, evaluation_estimate
@@ -37,6 +31,7 @@ from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.steps.planning import evenly_spaced
 from pairsmith.steps.shared import errors_about, named
+from pairsmith.steps.training.tagger import questions_of, tagger_encoder
 
 _SAMPLE = 256
 """About the number of sentences on which a plan trains, and which it tags."""
@@ -109,7 +104,8 @@ def _compute(
         except ModelError as error:
             raise ModelError(f"{error}, or --start random for any encoder") from error
     train = [sentence for split in splits for sentence in split]
-    questions = questions_of(settings, [*train, *test])
+    sentences = [*train, *test]
+    questions = questions_of(sentences, settings.questions) if "questions" in settings.start else {}
     if unseen := sorted(set(types_of(test)) - set(types_of(train))):
         progress.say(
             f"no training sentence has the type {' or '.join(unseen)}, which test sentences have: such "
@@ -119,14 +115,14 @@ def _compute(
     passes = sum(settings.epochs * len(split) + len(test) for split in splits)
     with progress.task("learn and tag", len(settings.start) * passes, "sentences") as bar:
         for start, (number, split) in product(settings.start, zip(settings.splits, splits, strict=True)):
-            encoder = tagger_encoder(settings, start)
+            encoder = tagger_encoder(settings.model, start, settings)
             with named(settings.model):
                 predictions[start][number] = tag_after_training(
                     encoder,
                     split,
                     test,
                     questions if start == "questions" else None,
-                    tagger_options(settings),
+                    settings,
                     seed=number,
                     advance=bar.advance,
                 )
@@ -153,43 +149,6 @@ def _compute(
     ]
 
 
-def tagger_encoder(
-    settings: EvaluateNerSettings, start: Literal["random", "questions"]
-) -> TokenEncoder | SpanEncoder:
-    """Load the encoder; with its question heads if the linear layer is initialised from questions."""
-    load = load_span_encoder if start == "questions" else load_token_encoder
-    return load(settings.model, device=settings.device, max_length=settings.max_length)
-
-
-def tagger_options(settings: EvaluateNerSettings) -> TaggerOptions:
-    """The options of the tagger's training."""
-    return TaggerOptions(settings.epochs, settings.learning_rate, settings.batch_size, settings.dtype)
-
-
-def questions_of(settings: EvaluateNerSettings, sentences: Sequence[TaggedSentence]) -> dict[str, str]:
-    """The questions for O and for each entity type of the sentences, by type.
-
-    Empty if no layer is initialised from questions. The user's own questions replace the built-in ones.
-    """
-    own: dict[str, str] = {}
-    if settings.questions:
-        file = read_yaml(Path(settings.questions), SettingsError)
-        if file.duplicates:
-            raise SettingsError(file.report([]))
-        if not all(isinstance(question, str) for question in file.data.values()):
-            raise SettingsError(
-                f"{settings.questions}: expected a question as text for each type, such as PER: Who is it?"
-            )
-        own = {str(name): str(question) for name, question in file.data.items()}
-    if "questions" not in settings.start:
-        return {}
-    try:
-        return questions_for(types_of(sentences), own)
-    except SettingsError as error:
-        where = settings.questions or "--questions FILE"
-        raise SettingsError(f"{error}; write one in {where}") from error
-
-
 def texts_of(sentence: TaggedSentence) -> tuple[str]:
     """The words of a sentence as one text, for ``count_trained_on``."""
     return (" ".join(sentence.words),)
@@ -212,8 +171,8 @@ def _plan(settings: EvaluateNerSettings, _before: Before) -> Estimate:
 
     def seconds_of(epochs: int, sentences: Sequence[TaggedSentence]) -> float:
         begun = time.monotonic()
-        options = replace(tagger_options(settings), epochs=epochs)
-        encoder = tagger_encoder(settings, "random")
+        encoder = tagger_encoder(settings.model, "random", settings)
+        options = settings.model_copy(update={"epochs": epochs})
         tag_after_training(encoder, training, sentences, None, options, seed=settings.splits[0])
         return time.monotonic() - begun
 

@@ -4,8 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pairsmith.core.fields import BatchTokens, Device, Dtype, TextLength, TrainingDtype
+from pairsmith.core.fields import BatchTokens, Device, Dtype, TextLength
 from pairsmith.core.settings import BY_CONTENT, Listed, NoEffectError, Settings, refuse
+from pairsmith.methods.quip.tagger_options import SentenceLength, TaggerOptions, TypeQuestions
 from pairsmith.steps.evaluate.settings import Against, Bootstraps, BootstrapSeed, refuse_without_resamples
 
 
@@ -137,7 +138,7 @@ class EvaluateSentimentSettings(Settings):
         return self
 
 
-class EvaluateNerSettings(Settings):
+class EvaluateNerSettings(TaggerOptions):
     """Few-shot NER: entity F1 after training on a few tagged sentences (Q10)."""
 
     model: str = Field(
@@ -181,30 +182,12 @@ class EvaluateNerSettings(Settings):
         description="How the layer that predicts tags is initialised: at random, or with the vectors of "
         "questions.",
     )
-    questions: str | None = Field(
-        default=None,
-        description="YAML file with a question for each entity type that has no built-in question.",
-        json_schema_extra=BY_CONTENT,
-    )
-    epochs: int = Field(default=200, ge=1, description="Number of passes over the training sentences.")
-    learning_rate: float = Field(
-        default=2e-5,
-        gt=0,
-        lt=1,
-        description="Learning rate of the first step; it falls linearly to 0 at the end of the training.",
-    )
-    batch_size: int = Field(default=8, ge=1, description="Number of sentences per training step.")
-    max_length: int | None = Field(
-        default=None,
-        ge=8,
-        description="Largest number of tokens of a sentence; words beyond it are tagged O. Unset: the "
-        "model's own limit.",
-    )
+    questions: TypeQuestions = None
+    max_length: SentenceLength = None
     against: Against = None
     bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0
     device: Device = "auto"
-    dtype: TrainingDtype = "float32"
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:

@@ -25,6 +25,7 @@ from pairsmith.methods.mining.options import (
     WindowWords,
     scored_without,
 )
+from pairsmith.methods.quip.tagger_options import SentenceLength, TaggerOptions, TypeQuestions
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions, StudentOptions, TeacherOptions
 from pairsmith.methods.retrieval.retriever_options import RetrieverOptions
 from pairsmith.training.options import Attention, FitOptions, Layers, TrainingDevice
@@ -328,3 +329,37 @@ class TrainClassifierSettings(ClassifierOptions):
     max_length: TextLength = None
     device: Device = "auto"
     dtype: Dtype = "float32"
+
+
+class TrainTaggerSettings(TaggerOptions):
+    """A tagger that finds named entities: an encoder with a linear layer on its token vectors (Q10)."""
+
+    base: str = Field(
+        description="Encoder to start from: a folder that infuse wrote, or a folder or Hub id of any encoder "
+        "of transformers."
+    )
+    data: str = Field(
+        description="Tagged sentences: a file in CoNLL's format, a file NAME.words beside NAME.ner, or rows "
+        "with the columns tokens and ner_tags (a file, a dataset folder or a Hub data set).",
+        json_schema_extra=BY_CONTENT,
+    )
+    start: Literal["questions", "random"] | None = Field(
+        default=None,
+        description="How the layer that predicts tags is initialised: with the vectors of questions, or at "
+        "random. Unset: from questions if infuse wrote the base.",
+    )
+    questions: TypeQuestions = None
+    max_length: SentenceLength = None
+    seed: int = Field(
+        default=1,
+        ge=0,
+        lt=2**32,
+        description="Seed of the order of the sentences, of dropout, and of a random initialisation.",
+    )
+    device: Device = "auto"
+
+    @model_validator(mode="after")
+    def _questions_that_are_used(self) -> Self:
+        if self.start == "random":
+            refuse(self, ("questions",), "with start random")
+        return self

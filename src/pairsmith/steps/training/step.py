@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Self, TypedDict, TypeVar
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar
 
 from torch import nn
 
@@ -22,7 +22,11 @@ from pairsmith.steps.shared import refuse_sources
 from pairsmith.steps.training.card import HubModel, training_card
 from pairsmith.steps.training.plan import plan_training
 from pairsmith.steps.training.reading import SeedData, TrainingData, with_training_splits
-from pairsmith.steps.training.settings import TrainClassifierSettings, TrainingSettings
+from pairsmith.steps.training.settings import (
+    TrainClassifierSettings,
+    TrainingSettings,
+    TrainTaggerSettings,
+)
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.fit import TrainedModel
@@ -163,7 +167,7 @@ class TrainingStep(Generic[S, D]):
 def claimed_folder(
     step: str,
     paper: str,
-    settings: TrainingSettings | TrainClassifierSettings,
+    settings: TrainingSettings | TrainClassifierSettings | TrainTaggerSettings,
     sources: Mapping[str, str],
     other: TrainingIdentity,
     run: Run,
@@ -224,3 +228,15 @@ def train_once(
     processes.leave()
     run.progress.say(f"wrote {run.out}: {history}")
     return run.out
+
+
+class _Saved(Protocol):
+    """A model that writes itself into a folder."""
+
+    def save(self, folder: Path) -> None: ...
+
+
+def save_with_card(model: _Saved, card: str, out: Path) -> None:
+    """Save a model and its card in an empty folder."""
+    model.save(out)
+    (out / "README.md").write_text(card, encoding="utf-8")

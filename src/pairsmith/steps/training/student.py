@@ -2,18 +2,16 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 from pairsmith.core.citations import QUIP
 from pairsmith.core.errors import InputError
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions, say_left_out
 from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
-from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.steps.training.card import ANSWERING_ENCODER
 from pairsmith.steps.training.reading import TrainingData, items_of, read_validation_questions
 from pairsmith.steps.training.settings import InfuseSettings
-from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
+from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep, save_with_card
 
 _USE = """```python
 import pairsmith
@@ -66,7 +64,7 @@ def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: 
         _USE,
         ANSWERING_ENCODER,
         (student.tokens.model, student.heads),
-        partial(save_student, student),
+        partial(save_with_card, student),
         facts,
         trained.history,
     )
@@ -75,9 +73,3 @@ def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: 
 infuse = TrainingStep("infuse", InfuseSettings, ("data", "validation"), _read, _train, QUIP)
 """Trains a student on questions. ``AutoModel`` opens the encoder in the folder, ``pairsmith.load_student``
 the encoder with its heads."""
-
-
-def save_student(student: SpanEncoder, card: str, out: Path) -> None:
-    """Save a student with its card."""
-    student.save(out)
-    (out / "README.md").write_text(card, encoding="utf-8")

@@ -20,7 +20,7 @@ from pairsmith.runs.folder import check_files
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors, write_atomic
 from pairsmith.tools.export.forms import FORMS
-from pairsmith.tools.export.table import csv_files, nested, table_rows
+from pairsmith.tools.export.table import conll_files, csv_files, nested, table_rows
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import ExportSettings
 
@@ -36,6 +36,8 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
     refuse_source(run, data=settings.data)
     if settings.form == "croissant":
         written = _with_croissant(settings.data)
+    elif settings.form == "conll":
+        written = _contents(conll_files(settings.data))
     else:
         written = _table(settings, run) if settings.form == "csv" else _rows(settings, run)
     inputs = {"data": hash_source(settings.data)}

@@ -1,4 +1,4 @@
-"""Export of rows of any kind as CSV, for spreadsheets and other programs."""
+"""Export of rows of any kind as CSV, and of words with their tags in CoNLL's format."""
 
 import csv
 import io
@@ -12,6 +12,7 @@ from pairsmith.data.readers import refuse_half_characters
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import official
+from pairsmith.data.tagged import read_tagged
 from pairsmith.tools.export.files import Files
 
 
@@ -37,6 +38,16 @@ def csv_files(splits: dict[str, list[Row]]) -> Files:
         for number, row in enumerate(rows, start=1):
             lines.append(_line([_field(row.get(name), name, f"{split}, row {number}") for name in names]))
         yield f"{split}.csv", lines
+
+
+def conll_files(source: str) -> Files:
+    """``SPLIT.conll`` for each split: a word and its BIO tag per line, and an empty line after each row."""
+    for split, name in splits_of(source).items():
+        lines: list[str] = []
+        for sentence in read_tagged(name):
+            lines += [f"{word} {tag}" for word, tag in zip(sentence.words, sentence.tags, strict=True)]
+            lines.append("")
+        yield f"{split}.conll", lines
 
 
 def nested(splits: dict[str, list[Row]]) -> list[str]:

@@ -1,0 +1,111 @@
+"""The step ``tag``: texts -> words -> the tags of a tagger (Q10) -> the named entities of each text."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import chain, islice
+
+import pyarrow as pa
+
+from pairsmith.core.errors import counted, one_line
+from pairsmith.core.text_width import left_aligned
+from pairsmith.data.labelled_texts import TextRow, read_text_rows
+from pairsmith.data.schemas import TAGGED_TEXT, Reject
+from pairsmith.models.tagger import TaggedText, Tagger, load_tagger
+from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, resolve_dtype, sources_of
+from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.runs.work import Advance
+from pairsmith.steps.classify.settings import TagSettings
+from pairsmith.steps.classify.text_rows import NewRows, Row, with_new_columns
+from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate, timed
+from pairsmith.steps.shared import load_options, named, refuse_sources
+
+
+def tag(settings: TagSettings, run: Run) -> DatasetFolder:
+    """Find the named entities of texts; see ``TagSettings``.
+
+    The column ``entities`` has the named entities of a text, ``tokens`` its words and ``ner_tags`` their BIO
+    tags. Rows keep the order, the ids and the other columns of the source; unless all rows have ids, they
+    are numbered from 1. Blank texts become rejects.
+    """
+    settings = resolve_dtype(settings, run)
+    refuse_sources(run, data=settings.data, model=settings.model)
+    folder = with_new_columns("tag", settings, run, TAGGED_TEXT, _load, _card)
+    if folder.manifest.complete:
+        for name, number in sorted(entity_types(folder).items()):
+            run.progress.say(f"  type {left_aligned(one_line(name), 20)} {counted(number, 'entities')}")
+    return folder
+
+
+def entity_types(folder: DatasetFolder) -> Counter[str]:
+    """The number of entities of each type in a folder that ``tag`` wrote."""
+    types: Counter[str] = Counter()
+    for split in folder.splits:
+        for batch in folder.batches(split, ["ner_tags"]):
+            tags = chain.from_iterable(batch["ner_tags"].to_pylist())
+            types.update(name[2:] for name in tags if name.startswith("B-"))
+    return types
+
+
+def _load(settings: TagSettings) -> NewRows:
+    """Load the tagger, and return the function that tags texts."""
+    tagger = load_tagger(settings.model, **load_options(settings))
+    return partial(_tagged, tagger, settings.model)
+
+
+def _tagged(
+    tagger: Tagger,
+    model: str,
+    texts: Sequence[TextRow],
+    columns_of: Callable[[TextRow], Row],
+    advance: Advance,
+) -> tuple[list[Row], list[Reject]]:
+    """The rows of texts; there are no rejects."""
+    with named(model):
+        tagged = tagger.tag_texts([row.text for row in texts])
+    advance(len(texts))
+    return [columns_of(row) | _columns(text) for row, text in zip(texts, tagged, strict=True)], []
+
+
+def _columns(tagged: TaggedText) -> Row:
+    return {
+        "entities": [asdict(entity) for entity in tagged.entities],
+        "tokens": tagged.words,
+        "ner_tags": list(tagged.tags),
+    }
+
+
+def plan_tag(settings: TagSettings, before: Before) -> Estimate:
+    """Tag some of the texts, and extrapolate."""
+    rows = (row.text for row in read_text_rows(settings.data, settings.text_column) if row.text)
+    texts = list(islice(rows, CALIBRATION_TEXTS))
+    count = count_in_run(len(texts) + sum(1 for _ in rows), [settings.data], before)
+    loading, per_text, tagged = timed(
+        lambda: load_tagger(settings.model, **load_options(settings)).tag_texts, texts
+    )
+    sample = [
+        {"id": f"{number:016}", "text": text.text, **_columns(text)} for number, text in enumerate(tagged)
+    ]
+    table, shards = pa.Table.from_pylist(sample, schema=TAGGED_TEXT), -(-count // settings.shard_size)
+    return sharded_estimate(table, count, shards, loading=loading, shared=per_text * count)
+
+
+def _card(settings: TagSettings, names: Mapping[str, str]) -> Card:
+    return Card(
+        title="Texts with their named entities",
+        description=f"Texts, each with its named entities by `{model_display_name(settings.model)}`.",
+        columns={
+            "entities": "the named entities: the text and the type of each, and where it starts and ends in "
+            "the text, in characters from 0",
+            "tokens": "the words of the text",
+            "ner_tags": "the tag of each word: B- and a type for the first word of an entity, I- and the "
+            "type for its other words, O for all others",
+        }
+        | {kept: f"the column {name} of the source" for name, kept in names.items()},
+        provenance="The entities were found by a program; no person has checked them.",
+        tags=(),
+        licence="The rights in the texts apply.",
+        sources=sources_of(models=[settings.model], data=[settings.data]),
+        task="token-classification",
+    )

@@ -1,0 +1,115 @@
+"""What ``classify`` and ``tag`` share: each text of a source gets new columns, and keeps its own."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from pairsmith.core.model_names import check_revision, model_revision
+from pairsmith.data.filters import EMPTY
+from pairsmith.data.kept_columns import kept_names, kept_schema
+from pairsmith.data.labelled_texts import TextRow, read_text_rows
+from pairsmith.data.schemas import REJECT, Reject, to_table
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run
+from pairsmith.runs.executors import ExecutorChoice
+from pairsmith.runs.identity import Identity
+from pairsmith.runs.mapped import (
+    RecordShard,
+    RowsAndRejects,
+    Shards,
+    commit_each,
+    equal_shards,
+    finished,
+    nothing_to_do,
+    record_shards,
+)
+from pairsmith.runs.work import Advance, Work
+from pairsmith.steps.classify.settings import TextRowSettings
+from pairsmith.steps.shared import hashes
+
+S = TypeVar("S", bound=TextRowSettings)
+Row = dict[str, Any]
+NewRows = Callable[[Sequence[TextRow], Callable[[TextRow], Row], Advance], tuple[list[Row], list[Reject]]]
+"""Returns the rows and rejects of texts, none of which is blank; called with the texts, a function that
+returns the columns that a text has already, and ``advance``."""
+
+
+def with_new_columns(
+    step: str,
+    settings: S,
+    run: Run,
+    schema: pa.Schema,
+    load: Callable[[S], NewRows],
+    card: Callable[[S, Mapping[str, str]], Card],
+) -> DatasetFolder:
+    """Write a row for each text of a source, and blank texts as rejects.
+
+    Args:
+        step: the name of the step.
+        settings: its settings.
+        run: the run.
+        schema: the columns of a row; the other columns of the source come after them, as text.
+        load: called once in each worker; loads the model, and returns the function that makes the rows.
+        card: returns the card, given the settings and, for each other column of the source, the name under
+            which it is kept.
+    """
+    read = partial(read_text_rows, settings.data, settings.text_column)
+    count, has_ids, other_columns = 0, True, dict[str, None]()
+    for row in read():
+        count += 1
+        has_ids = has_ids and bool(row.id)
+        other_columns |= dict.fromkeys(row.others)
+
+    def numbered() -> Iterator[TextRow]:
+        return (replace(row, id=str(number)) for number, row in enumerate(read(), start=1))
+
+    names = kept_names(other_columns, schema.names)
+    schema = kept_schema(schema, names)
+    revision = model_revision(settings.model)
+    sizes = equal_shards(count, settings.shard_size)
+    writer = FolderWriter.start(
+        run,
+        Identity.of(step, settings.deciding(), hashes("data", [settings.data]), {"model": revision}),
+        schema,
+        planned=len(sizes),
+    )
+    if writer.finished:
+        return nothing_to_do(writer)
+    commit_each(
+        writer,
+        Shards(partial(record_shards, read if has_ids else numbered, settings.shard_size), sizes, "texts"),
+        partial(_load_worker, settings, revision, schema, names, load),
+        ExecutorChoice.of(settings),
+        title=step,
+        model=settings.model,
+    )
+    return finished(writer, card(settings, names))
+
+
+def _load_worker(
+    settings: S,
+    revision: str,
+    schema: pa.Schema,
+    names: Mapping[str, str],
+    load: Callable[[S], NewRows],
+    worker: int,
+) -> Work[RecordShard[TextRow], RowsAndRejects]:
+    """Load the model, and return the function that makes the rows of a shard of texts."""
+    check_revision(settings.model, revision, worker)
+    new_rows = load(settings)
+
+    def columns_of(row: TextRow) -> Row:
+        others = {names[name]: value for name, value in row.others.items()}
+        return {**others, "id": row.id, "text": row.text}
+
+    def work(shard: RecordShard[TextRow], advance: Advance) -> RowsAndRejects:
+        blank = [row for row in shard.records if not row.text]
+        advance(len(blank))
+        texts = [row for row in shard.records if row.text]
+        rows, rejects = new_rows(texts, columns_of, advance) if texts else ([], [])
+        rejects += [Reject.of(row.id, EMPTY, "the text is blank", columns_of(row)) for row in blank]
+        return pa.Table.from_pylist(rows, schema=schema), to_table(rejects, REJECT)
+
+    return work
