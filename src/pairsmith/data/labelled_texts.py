@@ -27,6 +27,8 @@ class LabelledTexts:
     texts: list[str]
     labels: list[str]  # the label of each text
     blank: int  # the number of rows that were left out because their text is blank
+    text_column: str = ""  # the names of the columns in the source
+    label_column: str = ""
 
 
 def read_labelled_texts(
@@ -55,9 +57,9 @@ def read_labelled_texts(
             labels.append(label)
         else:
             blank += 1
-    if not texts:
+    if not texts or not names:
         raise InputError(f"{opened.name} holds no labelled texts")
-    return LabelledTexts(texts, labels, blank)
+    return LabelledTexts(texts, labels, blank, *names)
 
 
 @dataclass(frozen=True, slots=True)
