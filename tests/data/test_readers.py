@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.chunk_rows import read_passages
-from pairsmith.data.documents import read_documents
+from pairsmith.data.documents import DOCUMENT_COLUMNS, read_documents
 from pairsmith.data.labelled_rows import read_labelled_rows
 from pairsmith.data.labelled_texts import read_labelled_texts
 from pairsmith.data.paraphrases import read_paraphrases
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.questions import read_generated_questions
-from pairsmith.data.readers import TextRecord, read_pairs, read_texts
+from pairsmith.data.readers import TEXT_COLUMNS, TextRecord, read_pairs, read_texts
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import is_hub_data, open_source
 from pairsmith.data.squad import read_questions
@@ -267,10 +267,21 @@ class TestTables:
         assert texts(put("a.csv", "question,Sentence\nq,s\n")) == ["s"]
         assert texts(put("b.csv", "other,document\nq,d\n")) == ["d"]
 
+    @pytest.mark.parametrize("first", range(len(TEXT_COLUMNS)))
+    def test_the_first_of_the_usual_columns_is_read(self, put, first):
+        names = TEXT_COLUMNS[first:][::-1]
+        path = put("in.csv", f"id,{','.join(names)}\n1,{','.join(f'in {name}' for name in names)}\n")
+        assert texts(path) == [f"in {TEXT_COLUMNS[first]}"]
+
+    def test_the_usual_columns_have_an_order(self):
+        last = ("question", "review", "content", "message", "body", "comment")
+        assert TEXT_COLUMNS[-len(last) :] == last
+        assert DOCUMENT_COLUMNS[-4:] == ("question", "review", "message", "comment")
+
     def test_no_column_lists_what_is_there(self, put):
-        message = fault(put("in.csv", "id,body\n1,a\n"))
+        message = fault(put("in.csv", "id,remark\n1,a\n"))
         assert "has none of the columns text, sentence, sentence1, input, document, question" in message
-        assert message.endswith("name the column with the texts; it has: id, body")
+        assert message.endswith("name the column with the texts; it has: id, remark")
 
     def test_an_unknown_column_names_the_nearest(self, put):
         message = fault(put("in.csv", "id,headline\n1,a\n"), columns=["headlines"])
