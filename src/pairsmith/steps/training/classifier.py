@@ -73,11 +73,11 @@ def columns_and_counts(texts: LabelledTexts) -> str:
     """
     counts = Counter(texts.labels).most_common()
     shown = [f"{count:,} × {one_line(label)}" for label, count in counts]
-    of_each = joined_names(shown)
+    numbers = joined_names(shown)
     if len(counts) > _MOST_LABELS:
-        of_each = f"{len(counts):,} labels, from {joined_names([shown[-1]])} to {joined_names([shown[0]])}"
+        numbers = f"{len(counts):,} labels, from {joined_names([shown[-1]])} to {joined_names([shown[0]])}"
     columns = f"column {texts.text_column!r}, their labels from {texts.label_column!r}"
-    return f"the texts are read from the {columns}: {of_each}"
+    return f"the texts are read from the {columns}: {numbers}"
 
 
 def labels_alike(labels: Iterable[str]) -> list[list[str]]:
