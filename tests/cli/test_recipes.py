@@ -249,6 +249,13 @@ def test_an_override_that_is_given_twice_is_told(recipe, steps):
     assert fault == "--set rows.top-p is given more than once; give it once"
 
 
+@pytest.mark.parametrize("value", ["[x]", "[y]"])
+def test_overrides_of_one_value_with_and_without_the_steps_name_are_told(recipe, steps, value):
+    for overrides in (["more=[x]", f"after.more={value}"], [f"after.more={value}", "more=[x]"]):
+        (fault,) = faults(recipe(), steps, overrides=overrides)
+        assert fault == "--set more and --set after.more set the same value; leave one of them out"
+
+
 def test_settings_that_are_no_mapping_are_told_also_beside_an_override_without_a_step(recipe, steps):
     path = recipe(RECIPE.replace("settings: {inputs: ./texts.txt}", "settings: 5"))
     assert any("rows" in fault for fault in faults(path, steps, overrides=["more=[x]"]))

@@ -14,6 +14,7 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.core.paths import MANIFEST
 from pairsmith.core.progress import Silent
 from pairsmith.runs import Run
+from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.evaluation import Evaluation
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.generate.settings import GenerateSettings
@@ -95,9 +96,14 @@ def settings_of(step, *, full, **values):
 def test_the_commands_that_may_follow_exist_and_can_be_given(name, full):
     """Each is parsed as the command line does it, and the settings of its step accept what it gives."""
     step = STEPS[name]
-    kinds = get_args(step.settings.model_fields["kind"].annotation) if name == "mine" else [None]
-    for kind in kinds:
-        settings = settings_of(step, full=full, **({"kind": kind} if kind else {}))
+    variants = [{}]
+    if name == "mine":
+        variants = [{"kind": kind} for kind in get_args(step.settings.model_fields["kind"].annotation)]
+    elif name == "evaluate-classification":
+        first = {"against": None, "map": ["1=good", "0=bad"]}
+        variants = [{**first, "name": names} for names in ([], ["good=a good film", "bad=a bad film"])]
+    for variant in variants:
+        settings = settings_of(step, full=full, **variant)
         for text in step.commands_after(settings, "the folder/"):
             command, rest = name_of(shlex.split(text)[1:])
             assert not unknown_in(shlex.split(text)[1:]), text
@@ -160,6 +166,25 @@ def test_commands_that_may_follow_have_the_columns_that_were_given():
     )
     (command,) = STEPS["train-biencoder"].commands_after(settings, "e")
     assert " --outputs o --encoder e --input-column q --output-column p --out " in command
+
+
+def test_after_the_evaluation_of_a_classifier_it_is_compared_with_another_one():
+    settings = EvaluateClassificationSettings(
+        model="c", data="d.csv", text_column="a body", map=["1=good", "0=bad"]
+    )
+    (command,) = STEPS["evaluate-classification"].commands_after(settings, "m")
+    assert command == (
+        "pairsmith evaluate classification --model embedded:all-minilm-l6-v2 --name LABEL=DESCRIPTION "
+        "--name OTHER=DESCRIPTION --data d.csv --text-column 'a body' --map 1=good --map 0=bad --against m "
+        "--out m-by-names"
+    )
+    settings = EvaluateClassificationSettings(model="e", data="d.csv", name=["good=a", "bad=b"])
+    (command,) = STEPS["evaluate-classification"].commands_after(settings, "m")
+    assert command == (
+        "pairsmith evaluate classification --model CLASSIFIER --data d.csv --against m --out m-trained"
+    )
+    compared = settings.model_copy(update={"against": "m"})
+    assert not STEPS["evaluate-classification"].commands_after(compared, "n")
 
 
 @pytest.mark.parametrize(

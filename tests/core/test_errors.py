@@ -45,8 +45,8 @@ def test_a_number_before_a_phrase(count, phrase, text):
 
 
 def test_a_number_of_bytes_has_a_fitting_unit():
-    sizes = [0, 999, 1000, 12_345, 1_500_000, 1_234_500_000_000]
-    texts = ["0 B", "999 B", "1.0 kB", "12.3 kB", "1.5 MB", "1,234.5 GB"]
+    sizes = [0, 999, 1000, 12_345, 999_949, 999_950, 1_500_000, 999_999_999, 1_234_500_000_000]
+    texts = ["0 B", "999 B", "1.0 kB", "12.3 kB", "999.9 kB", "1.0 MB", "1.5 MB", "1.0 GB", "1,234.5 GB"]
     assert [size_text(size) for size in sizes] == texts
 
 

@@ -27,6 +27,14 @@ def test_usual_names_numbers_and_blank_texts(tmp_path):
     )
 
 
+@pytest.mark.parametrize("column", ["message", "body", "comment", "review"])
+def test_usual_names_of_messages_and_comments(tmp_path, column):
+    rows = [{column: "Where is it?", "note": "n", "label": "a"}]
+    assert read_labelled_texts(saved(tmp_path / "a.jsonl", rows)).texts == ["Where is it?"]
+    rows = [{column: "Not this.", "text": "This.", "label": "a"}]
+    assert read_labelled_texts(saved(tmp_path / "a.jsonl", rows)).texts == ["This."]
+
+
 def test_csv_with_named_columns(tmp_path):
     (tmp_path / "a.csv").write_text('id,body,stars\n1,"Good, really.",five\n')
     labelled_texts = read_labelled_texts(str(tmp_path / "a.csv"), text_column="body", label_column="stars")
@@ -37,8 +45,8 @@ def test_csv_with_named_columns(tmp_path):
     ("rows", "words"),
     [
         (
-            [{"body": "a", "label": "x"}],
-            "name the one with the texts with --text-column; it has: body, label",
+            [{"remark": "a", "label": "x"}],
+            "name the one with the texts with --text-column; it has: remark, label",
         ),
         (
             [{"text": "a", "stars": "x"}],

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
 from pairsmith.data.chunk_rows import read_passages
-from pairsmith.data.documents import read_documents
+from pairsmith.data.documents import DOCUMENT_COLUMNS, read_documents
 from pairsmith.data.labelled_rows import read_labelled_rows
 from pairsmith.data.labelled_texts import read_labelled_texts
 from pairsmith.data.paraphrases import read_paraphrases
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.questions import read_generated_questions
-from pairsmith.data.readers import TextRecord, read_pairs, read_texts
+from pairsmith.data.readers import TEXT_COLUMNS, TextRecord, read_pairs, read_texts
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import is_hub_data, open_source
 from pairsmith.data.squad import read_questions
@@ -96,6 +96,11 @@ class TestPlainText:
     def test_any_other_suffix_is_plain_text(self, put):
         assert texts(put("corpus.en", "a,b\nc")) == ["a,b", "c"]
 
+    @pytest.mark.parametrize("name", ["app.log", "notes.md", "corpus", "page.html", "corpus.en.gz"])
+    def test_text_with_an_unknown_suffix_or_none_is_read(self, put, name):
+        data = "Größe\nb\n".encode()
+        assert texts(put(name, gzip.compress(data) if name.endswith(".gz") else data)) == ["Größe", "b"]
+
     def test_gzip(self, put):
         assert texts(put("in.txt.gz", gzip.compress("Ä\r\nb".encode()))) == ["Ä", "b"]
 
@@ -153,12 +158,59 @@ class TestBadText:
             (lambda data: b"PK\x03\x04" + data, "is a zip archive, or a document of an office program"),
             (lambda data: b"PAR1" + data, r"is a Parquet file; give it a name that ends in \.parquet"),
             (lambda data: b"%PDF-1.7" + data, "is a PDF; its text is read by chunk"),
+            (lambda data: b"\xd0\xcf\x11\xe0" + data, "is a document of an office program; save it as plain"),
+            (lambda data: b"SQLite format 3\0" + data, "is a database of SQLite; export its rows as CSV"),
+            (lambda data: b"\x89PNG" + data, "is an image, which is not read"),
+            (lambda data: b"\xff\xd8\xff" + data, "is an image, which is not read"),
+            (lambda data: b"GIF89a" + data, "is an image, which is not read"),
         ],
     )
     @pytest.mark.parametrize("name", ["in.txt", "in.jsonl", "in.csv"])
     def test_what_is_no_text_is_named(self, put, name, packed, message):
         with pytest.raises(InputError, match=rf"{name} .*{message}"):
             texts(put(name, packed(bytes(range(255, 0, -1)) * 9)))
+
+    @pytest.mark.parametrize(
+        ("bad", "fault"), [(b"One\0", "holds a NUL"), (b"One\xff", "not UTF-8 (byte 0xff")]
+    )
+    @pytest.mark.parametrize(
+        ("name", "kind"), [("in.xyz", "with the suffix .xyz"), ("in", "without a suffix")]
+    )
+    def test_a_file_of_an_unknown_kind_that_is_no_text_is_refused_before_its_first_row(
+        self, put, name, kind, bad, fault
+    ):
+        path = put(name, b"One.\n" * 50 + bad + b"\n")
+        with pytest.raises(InputError) as caught:
+            next(open_source(path).rows())
+        first, second = str(caught.value).splitlines()
+        assert first.startswith(f"{path}:51: {fault}")
+        assert second == (
+            f"files {kind} are read as plain text; save the data as .txt with a text per line, .jsonl, .tsv, "
+            ".csv or .parquet, or give documents (.pdf, .html, .md) to chunk"
+        )
+
+    @pytest.mark.parametrize("name", ["in.docx", "in.PDF", "in.zip", "in.tar.gz", "in.png"])
+    def test_text_with_the_suffix_of_another_format_is_refused(self, put, name):
+        data = b"One.\n"
+        path = put(name, gzip.compress(data) if name.endswith(".gz") else data)
+        suffix = ".tar" if name.endswith(".gz") else path.suffix.lower()
+        assert fault(path) == (
+            f"{path}: files with the suffix {suffix} are not read; save the data as .txt with a text per line, "
+            ".jsonl, .tsv, .csv or .parquet, or give documents (.pdf, .html, .md) to chunk\n"
+            "if it is text, rename it to a .txt file"
+        )
+
+    def test_a_word_file_is_named(self, put):
+        assert "is a zip archive, or a document of an office program" in fault(
+            put("in.docx", b"PK\x03\x04\0")
+        )
+
+    @pytest.mark.parametrize("name", ["in.txt", "in.log", "in.csv"])
+    @pytest.mark.parametrize(
+        ("data", "what"), [(b"%PDF-1.4\n1 0 obj\n", "is a PDF"), (b"{\\rtf1 One.}\n", "is a document in RTF")]
+    )
+    def test_documents_of_printable_characters_are_recognised(self, put, name, data, what):
+        assert what in fault(put(name, data))
 
     @pytest.mark.parametrize("data", [b"", b"\n\n \t\r\n", b"\xef\xbb\xbf"])
     def test_no_texts(self, put, data):
@@ -267,10 +319,21 @@ class TestTables:
         assert texts(put("a.csv", "question,Sentence\nq,s\n")) == ["s"]
         assert texts(put("b.csv", "other,document\nq,d\n")) == ["d"]
 
+    @pytest.mark.parametrize("first", range(len(TEXT_COLUMNS)))
+    def test_the_first_of_the_usual_columns_is_read(self, put, first):
+        names = TEXT_COLUMNS[first:][::-1]
+        path = put("in.csv", f"id,{','.join(names)}\n1,{','.join(f'in {name}' for name in names)}\n")
+        assert texts(path) == [f"in {TEXT_COLUMNS[first]}"]
+
+    def test_the_usual_columns_have_an_order(self):
+        last = ("question", "review", "content", "message", "body", "comment")
+        assert TEXT_COLUMNS[-len(last) :] == last
+        assert DOCUMENT_COLUMNS[-4:] == ("question", "review", "message", "comment")
+
     def test_no_column_lists_what_is_there(self, put):
-        message = fault(put("in.csv", "id,body\n1,a\n"))
+        message = fault(put("in.csv", "id,remark\n1,a\n"))
         assert "has none of the columns text, sentence, sentence1, input, document, question" in message
-        assert message.endswith("name the column with the texts; it has: id, body")
+        assert message.endswith("name the column with the texts; it has: id, remark")
 
     def test_an_unknown_column_names_the_nearest(self, put):
         message = fault(put("in.csv", "id,headline\n1,a\n"), columns=["headlines"])

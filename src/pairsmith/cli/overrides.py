@@ -41,12 +41,13 @@ def by_step(
 
     An override that names no step is for the only step whose entry gives the setting a value. If no entry
     does, it is for the only step that has the setting, and if there is none, for the only step whose setting
-    refers to an earlier step. An override of all steps (``*``) changes neither a step with an override of its
-    own nor a step whose setting refers to an earlier step.
+    refers to an earlier step. It is a fault if another override names this step and the setting. An override
+    of all steps (``*``) changes neither a step with an override of its own nor a step whose setting refers to
+    an earlier step.
 
     Returns:
         the overrides of single steps, the overrides that ``*`` makes in each step, and an error message for
-        each override without a step.
+        each override without a step, and for each whose value another override sets, too.
     """
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
     of_one = {target: value for target, value in overrides.items() if target[0] not in ("", ALL)}
@@ -55,6 +56,9 @@ def by_step(
     for (name, setting), value in sorted(overrides.items()):  # "" sorts before ALL, and takes precedence
         if name == "":
             targets, fault = _target_step(setting, mappings, steps)
+            if targets and (targets[0], setting) in overrides:
+                target = f"{targets[0]}.{setting}"
+                fault = f"--set {setting} and --set {target} set the same value; leave one of them out"
         elif name == ALL:
             having = [entry for entry in mappings if _has(entry, setting, steps)]
             targets = [str(entry.get("name")) for entry in having if not _refers(entry, setting)]

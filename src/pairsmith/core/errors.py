@@ -211,7 +211,7 @@ def counted(count: int, phrase: str) -> str:
 def size_text(size: int) -> str:
     """A number of bytes with its unit, a power of 1,000: ``12 B``, ``3.4 kB``, ``1,234.5 GB``."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= factor:
+        if size >= factor - factor // 20_000:  # below this, it is less than 1,000.0 of the smaller unit
             return f"{size / factor:,.1f} {unit}"
     return f"{size} B"
 

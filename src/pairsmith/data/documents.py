@@ -25,7 +25,7 @@ from pairsmith.data.sources import Columns, Source, open_source
 DOCUMENT = text_schema("id", "document", "summary")
 DOCUMENT_COLUMNS = (
     "text", "document", "article", "content", "body", "input", "paragraphs", "sentence", "sentence1",
-    "passage", "context", "question",
+    "passage", "context", "question", "review", "message", "comment",
 )  # fmt: skip
 SUMMARY_COLUMNS = ("summary", "highlights", "output")
 _TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2}(?=[T ]\d)")

@@ -14,7 +14,6 @@ from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.tasks.spec import label_text
 
 _WHOLE = re.compile(r"-?\d+\.0+")
-LABELLED_TEXT_COLUMNS = (*TEXT_COLUMNS, "review", "content")
 _LABELS = ("label", "sentiment", "category", "class")
 _NAME_TEXTS = "name the one with the texts with --text-column"
 _NAME_LABELS = "name the one with the labels with --label-column"
@@ -27,6 +26,8 @@ class LabelledTexts:
     texts: list[str]
     labels: list[str]  # the label of each text
     blank: int  # the number of rows that were left out because their text is blank
+    text_column: str = ""  # the names of the columns in the source
+    label_column: str = ""
 
 
 def read_labelled_texts(
@@ -36,7 +37,7 @@ def read_labelled_texts(
 
     Args:
         source: as for ``read_texts``; a file needs a header.
-        text_column: the column with the texts; by default the first of ``LABELLED_TEXT_COLUMNS`` that exists.
+        text_column: the column with the texts; by default the first of ``TEXT_COLUMNS`` that exists.
         label_column: the column with the labels; by default the first of ``_LABELS`` that exists.
     """
     opened = open_source(source)
@@ -44,9 +45,7 @@ def read_labelled_texts(
     names: tuple[str, str] | None = None
     for where, row in opened.rows():
         names = names or (
-            pick_column(
-                row, [text_column] if text_column else LABELLED_TEXT_COLUMNS, opened.name, _NAME_TEXTS
-            ),
+            pick_column(row, [text_column] if text_column else TEXT_COLUMNS, opened.name, _NAME_TEXTS),
             pick_column(row, [label_column] if label_column else _LABELS, opened.name, _NAME_LABELS),
         )
         label = read_label(row, names[1], where)
@@ -55,9 +54,9 @@ def read_labelled_texts(
             labels.append(label)
         else:
             blank += 1
-    if not texts:
+    if not texts or not names:
         raise InputError(f"{opened.name} holds no labelled texts")
-    return LabelledTexts(texts, labels, blank)
+    return LabelledTexts(texts, labels, blank, *names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def read_text_rows(source: str, text_column: str | None = None) -> Iterator[Text
     ``source`` is as for ``read_texts``, ``text_column`` as for ``read_labelled_texts``.
     """
     opened = open_source(source)
-    columns = [text_column] if text_column else LABELLED_TEXT_COLUMNS
+    columns = [text_column] if text_column else TEXT_COLUMNS
     rows = at_least_one(with_names(opened, columns, remedy=_NAME_TEXTS), f"{opened.name} holds no texts")
     for where, row, (name,) in rows:
         others = {

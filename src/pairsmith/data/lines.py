@@ -13,7 +13,7 @@ from typing import IO, cast
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name, reaching
-from pairsmith.data.signatures import refuse_other_format
+from pairsmith.data.signatures import PRINTABLE, refuse_other_format
 
 _WIDE_MARKS = (
     (codecs.BOM_UTF32_LE, 32),  # before UTF-16, whose mark it begins with
@@ -22,6 +22,10 @@ _WIDE_MARKS = (
     (codecs.BOM_UTF16_BE, 16),
 )
 """The byte order marks of encodings that are not read, and the bits of a character in these encodings."""
+
+
+class NotTextError(InputError):
+    """A file has bytes that are not UTF-8 text."""
 
 
 def read_lines(path: Place) -> Iterator[tuple[int, str]]:
@@ -60,23 +64,25 @@ def _divided(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _decode(raw: bytes, path: Place, number: int) -> str:
-    """The text of line ``number``, without line end and BOM; an ``InputError`` if it is not UTF-8 text."""
+    """The text of line ``number``, without line end and BOM; a ``NotTextError`` if it is not UTF-8."""
     if number == 1:
         if bits := next((bits for mark, bits in _WIDE_MARKS if raw.startswith(mark)), 0):
             raise InputError(
                 f"{path} is UTF-{bits} text; "
                 f"re-save it as UTF-8 (e.g. iconv -f utf-{bits} -t utf-8 {display_name(path)} > new)"
             )
+        if raw.startswith(PRINTABLE):
+            refuse_other_format(path)
         raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
         line = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         refuse_other_format(path)
-        raise InputError(
+        raise NotTextError(
             f"{path}:{number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
             f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {display_name(path)} > new)"
         ) from None
     if "\x00" in line:
         refuse_other_format(path)
-        raise InputError(f"{path}:{number}: holds a NUL character; is this a binary or UTF-16 file?")
+        raise NotTextError(f"{path}:{number}: holds a NUL character; is this a binary or UTF-16 file?")
     return line.removesuffix("\n").removesuffix("\r")

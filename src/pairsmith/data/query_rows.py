@@ -1,19 +1,24 @@
 """Test sets of retrieval, made from rows as the step ``queries`` writes them and the chunks to search."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, joined_names
+from pairsmith.core.progress import Say
 from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS, RetrievalSet, in_beir
 from pairsmith.data.chunk_rows import read_passages
-from pairsmith.data.documents import Document
-from pairsmith.data.query_columns import QUERIES_ALONE, column_texts, positive_column
-from pairsmith.data.readers import NAME_TEXTS, column_text, own_id, text_id, with_names
-from pairsmith.data.sources import open_source
+from pairsmith.data.documents import DOCUMENT_COLUMNS, Document
+from pairsmith.data.query_columns import PASSAGES, QUERIES_ALONE, column_texts, positive_column
+from pairsmith.data.readers import NAME_TEXTS, column_text, find_column, own_id, text_id, with_names
+from pairsmith.data.sources import Columns, Source, open_source
 
 
 def read_corpus(
-    corpus: Sequence[str], column: str | None = None, remedy: str = NAME_TEXTS
+    corpus: Sequence[str],
+    column: str | None = None,
+    remedy: str = NAME_TEXTS,
+    say: Say = lambda _: None,
 ) -> dict[str, Document]:
     """Read the documents to search, as a mapping from id to document; documents without text are skipped.
 
@@ -21,19 +26,46 @@ def read_corpus(
         corpus: sources of chunks or documents, as ``read_passages`` reads them, or folders in BEIR's layout.
         column: the column with the texts, as for ``read_passages``.
         remedy: as for ``pick_column``.
+        say: is called with a message for each source in which several columns hold texts, if ``column`` is
+            None.
 
     Raises:
         InputError: two documents with different titles or texts have the same id.
     """
     documents: dict[str, Document] = {}
     for source in corpus:
-        for passage in read_passages(in_beir(source), column, remedy):
+        opened = open_source(in_beir(source))
+        if column is None:
+            opened = Source(opened.name, partial(_rows_with_notice, opened, remedy, say))
+        for passage in read_passages(opened, column, remedy):
             if documents.setdefault(passage.id, passage).whole != passage.whole:
                 raise InputError(
                     f"{source}: another document of {', '.join(corpus)} has the id {passage.id!r}, too; give "
                     "each document an id of its own"
                 )
     return documents
+
+
+def _rows_with_notice(source: Source, remedy: str, say: Say) -> Iterator[tuple[str, Columns]]:
+    """The rows of a source; if the first one has several texts, ``say`` is told which of them is read.
+
+    A text is a value of several words that is neither a title nor the name of a chunk's document.
+    """
+    for number, (where, row) in enumerate(source.rows()):
+        searched = None if number else find_column(row, [*PASSAGES, *DOCUMENT_COLUMNS])
+        if searched:
+            no_texts = {searched, "id", "_id", "title", "document"}
+            others = [
+                name
+                for name, value in row.items()
+                if name not in no_texts and isinstance(value, str) and len(value.split()) > 1
+            ]
+            if others:
+                say(
+                    f"{source.name}: the texts in the column {searched} are read, those in "
+                    f"{joined_names(others)} are not; {remedy}"
+                )
+        yield where, row
 
 
 def read_query_rows(

@@ -17,7 +17,14 @@ from pairsmith.data.sources import Columns, Source, open_source
 
 INPUT_COLUMNS = ("input", "sentence1")
 OUTPUT_COLUMNS = ("output", "sentence2")
-TEXT_COLUMNS = ("text", "sentence", "sentence1", "input", "document", "question")
+TEXT_COLUMNS = (
+    "text", "sentence", "sentence1", "input", "document", "question", "review", "content", "message", "body",
+    "comment",
+)  # fmt: skip
+"""Names of columns of texts, of which the first that exists is read.
+
+``comment`` is last: beside a text, it is often a remark about it.
+"""
 
 T = TypeVar("T")
 

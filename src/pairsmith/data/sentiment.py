@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import MANIFEST, Place, inside, is_folder, place, reaching, size_of
-from pairsmith.data.labelled_texts import LABELLED_TEXT_COLUMNS, read_label
-from pairsmith.data.readers import at_least_one, column_text, read_texts, with_names
+from pairsmith.data.labelled_texts import read_label
+from pairsmith.data.readers import TEXT_COLUMNS, at_least_one, column_text, read_texts, with_names
 from pairsmith.data.sources import Source, open_source
 
 _LABELS = ("label", "sentiment")
@@ -46,7 +46,7 @@ def read_opinions(source: str | Place) -> Iterator[Opinion]:
 
 
 def _labelled(source: Source) -> Iterator[Opinion]:
-    rows = at_least_one(with_names(source, LABELLED_TEXT_COLUMNS, _LABELS), f"{source.name} holds no texts")
+    rows = at_least_one(with_names(source, TEXT_COLUMNS, _LABELS), f"{source.name} holds no texts")
     for where, row, (text_column, label_column) in rows:
         text = column_text(row, text_column, where)
         if not text:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,11 +41,14 @@ from pairsmith.core.paths import (
     reaching,
     size_of,
 )
-from pairsmith.data.lines import read_lines
+from pairsmith.data.lines import NotTextError, read_lines
+from pairsmith.data.signatures import OTHER_SUFFIXES, SAVE_AS, refuse_other_format
 from pairsmith.data.splits import chunk_first, folder_files, split_files, split_of
 
 Columns = Mapping[str, Any]
 _CONFIG = re.compile(r"/[\w.-]+")
+_LOOKED_AT = 100
+"""Number of lines of a file of an unknown kind that are read before its first row is returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,7 @@ def open_source(source: str | Place | Source) -> Source:
             files = folder_files(path)
             return Source(name, lambda: _parquet_rows(files))
         if (isinstance(path, Path) and path.exists()) or size_of(path) is not None:
-            # A file with any other suffix is plain text: corpora are often called corpus.en, not corpus.txt.
-            read = TABLES.get(data_suffix(path), _text_rows)
+            read = _text_rows if data_suffix(path) == ".txt" else TABLES.get(data_suffix(path), _rows_as_text)
             return Source(name, lambda: read(path))
     if isinstance(source, str) and is_hub_data(source):
         return Source(source, lambda: _hub_rows(source))
@@ -176,6 +178,30 @@ def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     name = display_name(path)
     for number, line in read_lines(path):
         yield f"{name}:{number}", {"text": line}
+
+
+def _rows_as_text(path: Place) -> Iterator[tuple[str, Columns]]:
+    """The lines of a file of an unknown kind: corpora are often called corpus.en, not corpus.txt.
+
+    The first lines are read before a row is made of them, so that no file of another format becomes rows.
+
+    Raises:
+        InputError: the file's suffix or its first bytes are those of another format, or it is no text.
+    """
+    suffix, rows = data_suffix(path), _text_rows(path)
+    if suffix in OTHER_SUFFIXES:
+        with reaching(path, InputError):
+            refuse_other_format(path)
+        raise InputError(
+            f"{path}: files with the suffix {suffix} are not read; {SAVE_AS}\n"
+            "if it is text, rename it to a .txt file"
+        )
+    try:
+        first = list(islice(rows, _LOOKED_AT))
+        yield from chain(first, rows)
+    except NotTextError as error:
+        kind = f"files with the suffix {suffix}" if suffix else "files without a suffix"
+        raise InputError(f"{error}\n{kind} are read as plain text; {SAVE_AS}") from None
 
 
 def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:

@@ -103,6 +103,10 @@ class TextModel:
         )
 
 
+class HeadMissingError(ModelError):
+    """A model has no head for a task."""
+
+
 class Loading(TypedDict, total=False):
     """Options of loading a model; see ``load_with_head``."""
 
@@ -305,7 +309,10 @@ def _with_decoder(where: str, dtype: torch.dtype, *, local: bool) -> tuple[Any, 
 
 
 def _check_weights(name: str, network: Any, task: HeadTask, missing: list[str], *, fresh_head: bool) -> None:
-    """Raise a ``ModelError`` if a weight of the body is missing, or of the head unless it may be random."""
+    """Raise a ``ModelError`` if a weight of the body is missing, or of the head unless it may be random.
+
+    For the head it is a ``HeadMissingError``.
+    """
     prefix = f"{network.base_model_prefix}."
     # A pooler, between body and head, is trained with the head, and counts as a part of it.
     body = [weight for weight in missing if weight.startswith(prefix) and ".pooler." not in weight]
@@ -315,7 +322,7 @@ def _check_weights(name: str, network: Any, task: HeadTask, missing: list[str], 
         body, missing = [weight for weight in missing if not weight.startswith("pooler.")], []
     refuse_missing(name, body)
     if missing and not fresh_head:
-        raise ModelError(
+        raise HeadMissingError(
             f"model {name}: has no head for {task} (no weights {missing[0]} of the right shape); "
             "train one first, or give a model that has one"
         )

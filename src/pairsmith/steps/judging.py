@@ -1,13 +1,16 @@
 """Scores by a judge, for pairs or for texts that answer queries, saved shard by shard in a dataset folder."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import check_revision
 from pairsmith.data.schemas import REJECT, to_table
+from pairsmith.models.heads import HeadMissingError
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, sources_of
 from pairsmith.runs.estimate import Before
 from pairsmith.runs.executors import ExecutorChoice
@@ -28,29 +31,37 @@ from pairsmith.steps.corpora.options import JudgeOptions
 
 
 class JudgeTexts(NamedTuple):
-    """What cards say about a judge of pairs."""
+    """What cards and messages say about a judge of pairs."""
 
     chosen: str  # how it chooses pairs: "by …"
     scores: str  # what its scores are
     column: str  # the meaning of the column ``score`` in ``scores/``; empty if that is not written
+    needs: str  # what it needs to judge
 
 
 JUDGES_OF_PAIRS: Mapping[str, JudgeTexts] = {
     "cross-encoder": JudgeTexts(
-        "by a cross-encoder", "a cross-encoder's unnormalised scores", "higher is better; unbounded"
+        "by a cross-encoder",
+        "a cross-encoder's unnormalised scores",
+        "higher is better; unbounded",
+        "a cross-encoder",
     ),
-    "encoder": JudgeTexts("by an encoder", "the cosines of their vectors by an encoder", "from -1 to 1"),
+    "encoder": JudgeTexts(
+        "by an encoder", "the cosines of their vectors by an encoder", "from -1 to 1", "a sentence encoder"
+    ),
     "likelihood": JudgeTexts(
         "by a language model's likelihoods",
         "how much likelier a language model finds one text after the other",
         "log p(text | other text) - log p(text) in nats; of questions, how well they and answers fit",
+        "a causal language model",
     ),
     "likeness": JudgeTexts(
         "by their likeness to seeds",
         "how much a pair is like the seeds",
         "log odds, by a classifier of the texts' vectors",
+        "a sentence encoder and --seeds",
     ),
-    "margin": JudgeTexts("by their margins", "the cosine of the two vectors", ""),
+    "margin": JudgeTexts("by their margins", "the cosine of the two vectors", "", "no model"),
 }
 """The texts for each judge that the setting ``judge`` of ``filter`` names."""
 SCORE_OF_TEXT: Mapping[str, str] = {
@@ -62,6 +73,19 @@ SCORE_OF_TEXT: Mapping[str, str] = {
 _SCORE = pa.field("score", pa.float32())
 _SAMPLE = 64
 """Number of texts that a plan lets a judge score."""
+
+
+@contextmanager
+def other_judges_named(option: str, names: Iterable[str]) -> Iterator[None]:
+    """Add the other judges among ``names`` to the error about a cross-encoder without a trained head.
+
+    ``option`` is the option that chooses the judge.
+    """
+    try:
+        yield
+    except HeadMissingError as error:
+        others = (f"{name} ({JUDGES_OF_PAIRS[name].needs})" for name in names if name != "cross-encoder")
+        raise ModelError(f"{error}\nother judges, as {option}: {', '.join(others)}") from error
 
 
 def judge_pairs(
@@ -99,14 +123,15 @@ def judge_pairs(
     writer = start_part(run, identity, schema, planned=len(sizes))
     if writer.finished:
         return writer.folder()
-    commit_each(
-        writer,
-        Shards(partial(row_shards, pairs, options.shard_size), sizes, "pairs"),
-        partial(_load, options, learns_from and learns_from(), revision, schema),
-        ExecutorChoice(options.executor, options.workers, options.ray_address),
-        title="score",
-        model=options.model,
-    )
+    with other_judges_named("--judge", JUDGES_OF_PAIRS):
+        commit_each(
+            writer,
+            Shards(partial(row_shards, pairs, options.shard_size), sizes, "pairs"),
+            partial(_load, options, learns_from and learns_from(), revision, schema),
+            ExecutorChoice(options.executor, options.workers, options.ray_address),
+            title="score",
+            model=options.model,
+        )
     texts = JUDGES_OF_PAIRS[options.judge]
     description = f"Pairs by their ids, and {texts.scores}."
     return writer.finish(_card(options, "pairs", description, texts.column, "pairs' texts"))
@@ -154,14 +179,15 @@ def judge_texts(
     def read(numbers: Sequence[int]) -> Iterator[RowShard]:
         return (RowShard(number, _as_judged(shard(number), options)) for number in numbers)
 
-    commit_each(
-        writer,
-        Shards(read, sizes, "texts"),
-        partial(_load, options, None, revision, schema),
-        ExecutorChoice(options.executor, options.workers, options.ray_address),
-        title="judge",
-        model=options.model,
-    )
+    with other_judges_named("--judge-kind", SCORE_OF_TEXT):
+        commit_each(
+            writer,
+            Shards(read, sizes, "texts"),
+            partial(_load, options, None, revision, schema),
+            ExecutorChoice(options.executor, options.workers, options.ray_address),
+            title="judge",
+            model=options.model,
+        )
     return writer.finish(
         _card(options, "texts", "How well texts answer queries.", "higher is better", "texts")
     )
@@ -210,4 +236,5 @@ def seconds_to_judge(
         return 0.0, 0.0  # an earlier step will make them
     sides = [[side[i % len(side)] for i in range(_SAMPLE)] for side in (queries, texts)]
     rows = pa.table({"input": sides[0], "output": sides[1]})
-    return timed_judge(options, before, _as_judged(rows, options))
+    with other_judges_named("--judge-kind", SCORE_OF_TEXT):
+        return timed_judge(options, before, _as_judged(rows, options))

@@ -75,6 +75,20 @@ def _after_retrieval(settings: EvaluateRetrievalSettings) -> tuple[str, ...]:
     return (f"pairsmith search --model {{model}} --corpus {corpus} {options}",)
 
 
+def _after_classification(settings: EvaluateClassificationSettings) -> tuple[str, ...]:
+    """A comparison with another classifier: by descriptions of the labels, or a trained one after these."""
+    if settings.against:
+        return ()
+    other, folder = "CLASSIFIER", "trained"
+    if not settings.name:
+        other = "embedded:all-minilm-l6-v2 --name LABEL=DESCRIPTION --name OTHER=DESCRIPTION"
+        folder = "by-names"
+    return (
+        f"pairsmith evaluate classification --model {other} --data {{data}} [--text-column {{text_column}}] "
+        f"[--label-column {{label_column}}] [--map {{map}}] --against {{out}} --out {{out}}-{folder}",
+    )
+
+
 STEPS: StepTable = {
     "generate": Step(
         GenerateSettings,
@@ -339,6 +353,7 @@ STEPS: StepTable = {
         "pairsmith.steps.evaluate.classification:evaluate_classification",
         "Evaluate a text classifier: accuracy and macro F1, ×100.",
         checks={"against": _check_folder},
+        next_commands=_after_classification,
         figures=(
             *("accuracy", "macro_f1", "largest", "count", "blank", "trained_on"),
             *("labels.LABEL.precision", "labels.LABEL.recall", "labels.LABEL.f1"),

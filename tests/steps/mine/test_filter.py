@@ -488,8 +488,16 @@ def test_what_cannot_be_filtered_is_said(world, tiny_bert):
     folder_of(tmp / "texts", [LabelledText("a", "b", "c")], LABELLED_TEXT)
     with pytest.raises(InputError, match="found id, text, label"):
         filter_pairs(settings(pairs=str(tmp / "texts")), Run(tmp / "out", Silent()))
-    with pytest.raises(ModelError, match="has no head for classification"):
+    with pytest.raises(ModelError, match="has no head for classification") as caught:
         filter_pairs(settings(model=str(tiny_bert)), Run(tmp / "other", Silent()))
+    others = (
+        "other judges, as --judge: encoder (a sentence encoder), likelihood (a causal language model), "
+        "likeness (a sentence encoder and --seeds), margin (no model)"
+    )
+    assert str(caught.value).splitlines()[1:] == [others]
+    with pytest.raises(ModelError, match="has no head for classification") as caught:
+        plan_filter_pairs(settings(model=str(tiny_bert)), {})
+    assert str(caught.value).splitlines()[1:] == [others]
 
 
 def test_a_judge_that_cannot_be_loaded_leaves_the_folder_to_another(world, tiny_bert, judge):

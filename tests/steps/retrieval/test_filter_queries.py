@@ -8,7 +8,7 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 from tests.heard import Heard
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import CHUNK
 from pairsmith.models import encode as encoding
@@ -505,6 +505,15 @@ def test_a_cross_encoder_reads_as_many_tokens_as_its_folder_says(world, tiny_ber
     assert [row["judge_score"] for row in rows.values()] == pytest.approx(scores[8], abs=1e-5)
     assert scores[8] != pytest.approx(scores[64], abs=1e-3)
     assert given.model_copy(update={"max_length": 9}).judging().max_length is None
+
+
+def test_of_a_cross_encoder_without_a_head_the_other_judges_are_named(world, tiny_bert):
+    tmp_path, settings = world
+    with pytest.raises(ModelError, match="has no head for classification") as caught:
+        run(by_judge(settings, tiny_bert, judge_kind="cross-encoder", share=1), tmp_path / "out")
+    assert str(caught.value).splitlines()[1:] == [
+        "other judges, as --judge-kind: likelihood (a causal language model), encoder (a sentence encoder)"
+    ]
 
 
 def test_a_run_that_is_stopped_while_it_judges_ends_with_the_same_bytes(world, tiny_gpt2, monkeypatch):

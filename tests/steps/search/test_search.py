@@ -199,6 +199,24 @@ def test_the_texts_may_be_in_any_column(tmp_path):
     assert json.loads(search(*given).stdout)["documents"][0]["id"] == "2"
 
 
+def test_of_several_columns_of_texts_the_one_that_is_searched_is_told(tmp_path):
+    faq = tmp_path / "faq.csv"
+    faq.write_text("id,title,question,answer,topic\na b,How to,What is a lute?,A horn it is not.,music\n")
+    result = search("--model", "bm25", "--corpus", faq, "lute")
+    assert (
+        f"{faq}: the texts in the column question are read, those in answer are not; name the column with "
+        "the texts with --corpus-column\n"
+    ) in result.stderr
+    assert "A horn" not in result.stdout
+    named = search("--model", "bm25", "--corpus", faq, "--corpus-column", "answer", "lute")
+    assert "are read" not in named.stderr
+    one = tmp_path / "one.jsonl"
+    one.write_text(
+        '{"text": "a lute", "title": "Of lutes", "document": "a b.md", "topic": "music", "n": 1}\n'
+    )
+    assert "are read" not in search("--model", "bm25", "--corpus", one, "lute").stderr
+
+
 def test_json_holds_texts_as_they_are(tmp_path):
     text = 'curl "https://example.org/?token=abc" \\ \u2028 and more'
     corpus = tmp_path / "corpus.jsonl"

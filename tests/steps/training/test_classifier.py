@@ -154,6 +154,23 @@ def test_labels_that_differ_only_in_capitals_are_told(given, tmp_path):
     assert "Bad, bad are different labels; if they are one, rename them in the data" in said.lines
 
 
+@pytest.mark.parametrize(
+    ("labels", "counts"),
+    [
+        (["good", "bad"], "3 × good, 2 × bad"),
+        ([f"topic {n:02}" for n in range(13)], "13 labels, from 2 × topic 12 to 3 × topic 00"),
+    ],
+)
+def test_the_columns_and_the_number_of_texts_of_each_label_are_told(given, tmp_path, labels, counts):
+    rows = [{"Message": f"{n} of {label}", "category": label} for label in labels for n in range(2)]
+    rows.append({"Message": "another", "category": labels[0]})
+    said = Said()
+    data = write(tmp_path / "messages.jsonl", rows)
+    train_classifier(given(data=data, text_column="Message"), Run(tmp_path / "model", said))
+    start = "the texts are read from the column 'Message', their labels from 'category': "
+    assert f"{start}{counts}" in said.lines
+
+
 def test_repeats_and_contradictions_are_left_out_and_told(given, tmp_path):
     more = [ROWS[0], {"text": "It is long.", "label": "good"}, {"text": "It is long.", "label": "bad"}, {"text": " ", "label": "bad"}]  # fmt: skip
     data = write(tmp_path / "more.jsonl", [*ROWS, *more])

@@ -59,7 +59,7 @@ from pairsmith.steps.corpora.judges import (
     timed_judge,
     warn_of_equal_scores,
 )
-from pairsmith.steps.judging import JUDGES_OF_PAIRS, judge_pairs
+from pairsmith.steps.judging import JUDGES_OF_PAIRS, judge_pairs, other_judges_named
 from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate
 from pairsmith.steps.shared import check_types, hashes, refuse_sources
@@ -287,7 +287,8 @@ def plan_filter_pairs(settings: FilterSettings, before: Before) -> Estimate:
     sample, count = pairs.head(CALIBRATION_TEXTS), count_in_run(len(pairs), [settings.pairs], before, "train")
     loading = per_pair = 0.0
     if settings.model is not None:
-        loading, per_pair = timed_judge(settings.judging(), before, sample)
+        with other_judges_named("--judge", JUDGES_OF_PAIRS):
+            loading, per_pair = timed_judge(settings.judging(), before, sample)
     if settings.judge == "likeness":  # its classifier first learns from encoded pairs
         loading += per_pair * min(count, LEARNED_FROM)
     return sharded_estimate(

@@ -75,7 +75,9 @@ def search_documents(
         queries += [_checked(query) for query in queries_of(settings.queries)]
     if not queries and not _on_terminal():
         raise SettingsError('no query is given; add one, as in pairsmith search … "a query", or --queries')
-    documents = read_corpus(settings.corpus, settings.corpus_column, naming_texts("corpus_column"))
+    documents = read_corpus(
+        settings.corpus, settings.corpus_column, naming_texts("corpus_column"), progress.say
+    )
     search = DocumentSearch(settings, documents, progress)
 
     def show(batch: Sequence[str], *, with_query: bool) -> None:

@@ -1,10 +1,11 @@
 """The step ``train-classifier``: a classifier trained on labelled texts (D14)."""
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache, partial
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import InputError, SettingsError, counted, joined_names
+from pairsmith.core.errors import InputError, SettingsError, counted, joined_names, one_line
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Say
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
@@ -21,6 +22,9 @@ from pairsmith.steps.training.settings import TrainClassifierSettings
 from pairsmith.steps.training.step import Save, TrainingIdentity, claimed_folder, train_once
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.processes import Processes
+
+_MOST_LABELS = 12
+"""The largest number of labels of which each one's number of texts is shown."""
 
 
 def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
@@ -40,6 +44,7 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
     _check(settings, texts, validation)
 
     def fit(folder: ModelFolder) -> tuple[Save, ClassifierTraining]:
+        run.progress.say(columns_and_counts(texts))
         if texts.blank:
             run.progress.say(f"{counted(texts.blank, 'rows are')} left out: the text is blank")
         for alike in labels_alike(texts.labels):
@@ -59,6 +64,20 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
 
     claim = partial(claimed_folder, "train-classifier", CITATION, settings, sources, TrainingIdentity(), run)
     return train_once(run, Processes.current(), claim, fit, settings.base)
+
+
+def columns_and_counts(texts: LabelledTexts) -> str:
+    """The columns that were read, and the number of texts of each label.
+
+    Of more than ``_MOST_LABELS`` labels, only the numbers of the rarest and of the most frequent one.
+    """
+    counts = Counter(texts.labels).most_common()
+    shown = [f"{count:,} × {one_line(label)}" for label, count in counts]
+    numbers = joined_names(shown)
+    if len(counts) > _MOST_LABELS:
+        numbers = f"{len(counts):,} labels, from {joined_names([shown[-1]])} to {joined_names([shown[0]])}"
+    columns = f"column {texts.text_column!r}, their labels from {texts.label_column!r}"
+    return f"the texts are read from the {columns}: {numbers}"
 
 
 def labels_alike(labels: Iterable[str]) -> list[list[str]]:
