@@ -86,9 +86,14 @@ def test_a_public_function_is_documented_and_typed(name):
 def test_the_page_on_python_calls_the_first_arguments_as_the_function_does(name):
     page = (EXAMPLES.parent / "docs" / "python.md").read_text(encoding="utf-8")
     (arguments,) = re.findall(rf"^\| `{name}\((.+)\)` \|", page, re.MULTILINE)
-    parameters = list(inspect.signature(getattr(pairsmith, name)).parameters)
+    parameters = inspect.signature(getattr(pairsmith, name)).parameters
     listed = arguments.split(", ")
-    assert listed == parameters[: len(listed)]
+    assert listed == list(parameters)[: len(listed)]
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = {
+        key for key, value in parameters.items() if value.default is value.empty and value.kind not in kinds
+    }
+    assert required <= set(listed)
 
 
 @pytest.mark.parametrize(

@@ -823,6 +823,15 @@ def test_a_terminal_without_utf_8_gets_what_it_can_show():
         (("chunk", "--documents", "", "--out", "o"), "--documents is empty; give a file or folder"),
         (("generate", "--inputs", "a.txt", "--inputs", "", "--out", "o"), "--inputs is empty; give a file"),
         (("chunk", "--documents", "d.jsonl", "--out", ""), "--out is empty; give a folder"),
+        (("ask", "--inputs", "d", "--model", "m", "--reuse", "", "--out", "o"), "--reuse is empty; give a f"),
+        (
+            ("evaluate", "ner", "--model", "m", "--data", os.devnull, "--questions", "q", "--out", "o"),
+            "q does",
+        ),
+        (
+            ("report", "--data", os.devnull, "--against", "q", "--out", "o"),
+            "q does not exist; check the path",
+        ),
         (("train-encoder", "--base", "", "--data", "d", "--out", "o"), "--base is empty; give a model"),
         (("filter", "--pairs", "d", "--judge", "", "--out", "o"), "--judge: should be 'cross-encoder', "),
         (("run", "quickstart", "--out", ""), "--out is empty; give a folder"),

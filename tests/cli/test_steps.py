@@ -2,14 +2,16 @@
 
 import inspect
 import shlex
-from typing import get_args
+from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import pytest
 from tests.documented import name_of, unknown_in
 
-from pairsmith.cli.app import _SECTIONS
+from pairsmith.cli.app import _MODELS, _SECTIONS
 from pairsmith.cli.options import option_kind, settings_from
-from pairsmith.cli.steps import STEPS
+from pairsmith.cli.setting_texts import free_texts
+from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.paths import MANIFEST
 from pairsmith.core.progress import Silent
@@ -66,6 +68,41 @@ def test_every_step_is_in_a_section_of_the_help():
     in_sections = {name for names in _SECTIONS.values() for name in names}
     lacking = [name for name in STEPS if not name.startswith("evaluate-") and name not in in_sections]
     assert not lacking, f"add {', '.join(lacking)} to a section of _SECTIONS in cli/app.py"
+
+
+NO_SOURCES = {
+    *("annotator", "answers", "benchmark", "beside", "column", "corpus_column", "cue", "device"),
+    *("document_prompt", "evaluation_column", "group_column", "index", "input_column", "instruction", "item"),
+    *("keep_column", "keep_input_column", "keep_output_column", "label_column", "labels", "map", "marker"),
+    *("name", "output_column", "positive_column", "query_column", "query_prompt", "question", "rank_by"),
+    *("ray_address", "repo", "revision", "separator", "split", "suites", "task", "tasks", "text_column"),
+    *("title_column", "vectors"),
+}
+"""Settings with any text that name no data to read. Tasks have built-in names; vectors are made if missing."""
+
+
+def test_all_settings_with_any_text_are_known_to_name_a_source_or_a_model_or_neither():
+    """A new setting that names a file or folder belongs into ``SOURCE_SETTINGS``, so that it is checked."""
+    texts = {name for step in STEPS.values() for name in free_texts(step.settings)}
+    assert texts - SOURCE_SETTINGS - _MODELS == NO_SOURCES
+    assert texts >= SOURCE_SETTINGS | _MODELS
+    # These have names of sources in other steps.
+    assert not SOURCE_SETTINGS & free_texts(QueriesSettings) & {"queries", "against"}
+    assert "questions" not in free_texts(STEPS["ask"].settings)
+
+
+def test_a_setting_whose_values_are_texts_is_recognised_by_its_type():
+    """Types of settings are few; a new one, such as ``tuple[str, ...]``, has to be added to free_texts."""
+    for step in STEPS.values():
+        others = step.settings.model_fields.keys() - free_texts(step.settings)
+        assert not [name for name in others if _takes_any_text(step.settings.model_fields[name].annotation)]
+
+
+def _takes_any_text(kind: object) -> bool:
+    """Whether the type is, or contains, ``str`` or ``Path``; names in a Literal are no types."""
+    return kind in (str, Path) or (
+        get_origin(kind) is not Literal and any(map(_takes_any_text, get_args(kind)))
+    )
 
 
 def test_only_settings_that_a_step_has_are_checked():

@@ -122,6 +122,37 @@ def test_ranks_share_what_is_added_to_a_finished_folder(world):
     assert files(tmp / "out") == files(tmp / "one")
 
 
+def test_status_of_a_finished_folder_leaves_out_ranks_whose_shares_were_joined(chunks):
+    """The manifest of a rank's folder is removed last, so a kill may leave it."""
+    tmp, settings = chunks
+    out, rank = tmp / "out", tmp / "out/rank-0-of-2"
+    one_rank(settings(), out, 0, 2, "chunk")
+    manifest = (rank / "manifest.json").read_bytes()
+    one_rank(settings(), out, 1, 2, "chunk")
+    finished = status_lines(out)
+    rank.mkdir()
+    (tmp / "out/rank-1-of-2").mkdir()
+    (rank / "manifest.json").write_bytes(manifest)
+    assert status_lines(out) == finished
+    lock.acquire(rank)
+    try:
+        assert f"{out}: an array job, 0 of 2 ranks finished" in status_lines(out)
+    finally:
+        lock.release(rank)
+
+
+def test_status_of_a_finished_folder_has_the_ranks_that_add_to_it(world):
+    tmp, settings = world
+    out, mark = tmp / "out", tmp / "out/rank-0-of-2/rank.json"
+    plainly(settings(limit=2), out)
+    finished = status_lines(out)
+    one_rank(settings(limit=4), out, 0, 2)
+    assert f"{out}: an array job, 1 of 2 ranks finished" in status_lines(out)
+    assert status_lines(out)[: len(finished)] == finished
+    mark.write_text('{"fingerprint": "of earlier work"}')  # the rank was killed before it removed the mark
+    assert f"{out}: an array job, 0 of 2 ranks finished" in status_lines(out)
+
+
 def test_ranks_extend_the_shards_of_a_finished_folder(world):
     tmp, settings = world
     plainly(settings(limit=3), tmp / "out")

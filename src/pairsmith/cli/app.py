@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -11,7 +11,7 @@ from pairsmith import __version__
 from pairsmith.cli import process
 from pairsmith.cli.commands import HelpCommand, StepCommand
 from pairsmith.cli.options import settings_from, with_options
-from pairsmith.cli.setting_texts import texts_in
+from pairsmith.cli.setting_texts import free_texts, texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS, STEPS
 from pairsmith.cli.tasks import list_tasks, show_task
 from pairsmith.core.bundled import bundled_names
@@ -178,7 +178,7 @@ def step_command(step: Step) -> Callable[..., None]:
             raise SettingsError("--out is missing; give the folder to write to")
         from pairsmith.data.sources import check_exists
 
-        for name in SOURCE_SETTINGS & step.settings.model_fields.keys():
+        for name in SOURCE_SETTINGS & free_texts(step.settings):
             for source in texts_in(getattr(settings, name)):
                 check_exists(source)
         for name, check in step.all_checks().items():
@@ -235,9 +235,8 @@ def _search_command() -> Callable[..., None]:
 
 def _refuse_empty(values: Mapping[str, Any], settings: type[Settings] | None = None) -> None:
     """Refuse empty options that name a file, folder or model; often a shell variable is not set."""
-    fields = settings.model_fields if settings else {}
-    chosen = {name for name, field in fields.items() if get_origin(field.annotation) is Literal}
-    for name in _PLACES & values.keys() - chosen:
+    texts = {"out"} | (free_texts(settings) if settings else set())
+    for name in _PLACES & values.keys() & texts:
         if "" in texts_in(values[name]):
             what = "a model" if name in _MODELS else "a folder" if name == "out" else "a file or folder"
             raise SettingsError(f"{option_name(name)} is empty; give {what}")

@@ -13,6 +13,7 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from pairsmith.cli.setting_texts import free_texts
 from pairsmith.cli.steps import SOURCE_SETTINGS
 from pairsmith.core.errors import SettingsError
 from pairsmith.core.fields import WorkerSettings
@@ -75,11 +76,12 @@ def in_help_order(model: type[Settings]) -> dict[str, FieldInfo]:
     last = WorkerSettings.model_fields if issubclass(model, WorkerSettings) else {}
     names = dict.fromkeys(name for base in model.__mro__ for name in get_annotations(base))
     own = get_annotations(model)
+    sources = SOURCE_SETTINGS & free_texts(model)
 
     def rank(name: str) -> int:
         if name in own:
             return 1
-        return 0 if fields[name].is_required() else 2 if name in SOURCE_SETTINGS else 3
+        return 0 if fields[name].is_required() else 2 if name in sources else 3
 
     before = [name for name in names if name in fields and name not in last]
     return {name: fields[name] for name in [*sorted(before, key=rank), *last]}

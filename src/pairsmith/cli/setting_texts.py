@@ -1,7 +1,9 @@
-"""The texts in the value of a setting, such as names of models, paths, and references to earlier steps."""
+"""The settings that take texts, and the texts in their values, such as names of models, and references."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from pairsmith.core.settings import Settings
 
 
 def texts_in(value: object) -> list[str]:
@@ -9,6 +11,12 @@ def texts_in(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
     return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []
+
+
+def free_texts(settings: type[Settings]) -> set[str]:
+    """The names of the settings whose values may be any text, or a list of any texts."""
+    fields = settings.model_fields.items()
+    return {name for name, field in fields if field.annotation in (str, str | None, list[str])}
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:

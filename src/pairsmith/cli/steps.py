@@ -7,9 +7,14 @@ from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings
 
 SOURCE_SETTINGS = frozenset({
     "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
-    "corpus", "evaluation", "chunks", "judgements", "labelled",
+    "corpus", "evaluation", "chunks", "judgements", "labelled", "mined", "examples", "ids", "questions",
+    "reuse", "against",
 })  # fmt: skip
-"""Names of the settings that name data to read; in every step, their values are paths or Hub ids."""
+"""Names of settings that name data to read.
+
+In every step in which such a setting takes any text, its values are paths or Hub ids. In some steps a setting
+of the same name is a number, or chooses from names.
+"""
 
 STEPS: StepTable = {
     **WITHOUT_TOOLS,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from pairsmith.cli.setting_texts import texts_in
+from pairsmith.cli.setting_texts import free_texts, texts_in
 from pairsmith.cli.steps import SOURCE_SETTINGS
 from pairsmith.core.errors import InputError, SettingsError, UserError, in_other_words, known_names_hint
 from pairsmith.core.paths import exists, is_url, place
@@ -36,7 +36,7 @@ def value_faults(
         yield from (ValidationFault((key,), text) for text in _text_faults(values[key], references, remedy))
     for key in by_option:
         texts = [*_text_faults(values[key], references)]
-        if key in SOURCE_SETTINGS and not texts:
+        if key in SOURCE_SETTINGS & free_texts(step.settings) and not texts:
             texts = [*_missing(values[key])]
         yield from (ValidationFault((key,), text) for text in texts)
     errors = []

@@ -45,9 +45,9 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     if share is None:
         return
     folders = [run.out / Rank(number, rank.size).name for number in range(rank.size)]
-    shares = list(several(_finished_share, folders))
+    shares = list(several(finished_share, folders))
     missing = [number for number, other in enumerate(shares) if other != share]
-    job_manifest = _manifest_of(run.out)
+    job_manifest = manifest_of(run.out)
     # A rank of a finished job makes a share only if some of its shards were damaged. The other ranks make
     # none, so this rank does not wait for them.
     repairs = job_manifest is not None and job_manifest.has_finished(share)
@@ -61,7 +61,7 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     try:
         work(settings, run)
     except BusyError:
-        job_manifest = _manifest_of(run.out)
+        job_manifest = manifest_of(run.out)
         if job_manifest and job_manifest.fingerprint == share:
             run.progress.say(f"another process is putting the shares in {run.out} together")
         else:
@@ -92,7 +92,7 @@ def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, ru
     except BusyError:
         if size_of(done) is None:
             raise
-        return _finished_share(run.out)  # another process is copying the finished share
+        return finished_share(run.out)  # another process is copying the finished share
     finally:
         lock.release(run.out)
     if fingerprint is None or size_of(run.out / MANIFEST) is None:
@@ -101,19 +101,19 @@ def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, ru
     return fingerprint
 
 
-def _finished_share(folder: Place) -> str | None:
+def finished_share(folder: Place) -> str | None:
     """The fingerprint of the work whose share is finished in a rank's folder; None if it is unfinished."""
     with reaching(folder, StorageError), suppress(FileNotFoundError, ValueError):
         mark = json.loads((folder / DONE).read_bytes())
         if isinstance(mark, dict):
             if "fingerprint" in mark:
                 return str(mark["fingerprint"])
-            manifest = _manifest_of(folder)  # an earlier version wrote no fingerprint into the mark
+            manifest = manifest_of(folder)  # an earlier version wrote no fingerprint into the mark
             return manifest.fingerprint if manifest else None
     return None
 
 
-def _manifest_of(folder: Place) -> Manifest | None:
+def manifest_of(folder: Place) -> Manifest | None:
     """The manifest of ``folder``; None if it is missing or cannot be read."""
     with suppress(FolderError):
         return read_manifest(folder)

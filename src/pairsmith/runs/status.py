@@ -26,12 +26,13 @@ from pairsmith.core.progress import clock
 from pairsmith.data.schemas import label_column
 from pairsmith.data.tasks import label_text
 from pairsmith.runs import lock
+from pairsmith.runs.array_job import finished_share, manifest_of
 from pairsmith.runs.existing import entries_of
 from pairsmith.runs.folder import DatasetFolder
-from pairsmith.runs.journal import Journal
+from pairsmith.runs.journal import Journal, read_run
 from pairsmith.runs.log import recent
 from pairsmith.runs.manifest import ShardTotals, read_manifest
-from pairsmith.runs.ranks import DONE, few_numbers, rank_folders, rank_in
+from pairsmith.runs.ranks import few_numbers, rank_folders, rank_in
 
 _RECORDS = (
     MANIFEST,
@@ -195,6 +196,9 @@ def _lines(path: Place) -> Iterator[str]:
         raise FolderError(f"there is no folder {path}; give the folder of a step or of a recipe's run")
     ranks = rank_folders(path)
     status = status_of(path)
+    if status and status.complete and ranks:
+        finished = read_manifest(path).fingerprint
+        ranks = [folder for folder in ranks if _adds_to(folder, finished)]
     if status or ranks:
         if status:
             yield from status.lines(str(path))
@@ -226,6 +230,18 @@ def _lines(path: Place) -> Iterator[str]:
         yield from step_status.lines(name) if step_status else [f"{name}: {begun}"]
 
 
+def _adds_to(rank_folder: Place, finished: str) -> bool:
+    """Whether a rank is running or has begun other work than the ``finished`` work of the job's folder.
+
+    The folder of a rank that does neither is what is left if the process that puts the shares together is
+    killed while it removes it.
+    """
+    if lock.is_held(rank_folder):
+        return True
+    manifest = manifest_of(rank_folder) or read_run(rank_folder)
+    return manifest is not None and manifest.fingerprint != finished
+
+
 def _lines_of_ranks(path: Place, folders: Sequence[Place]) -> Iterator[str]:
     """The ranks of an array job: how many are finished, each that has begun, and the numbers of the others.
 
@@ -233,7 +249,7 @@ def _lines_of_ranks(path: Place, folders: Sequence[Place]) -> Iterator[str]:
     """
     shares = {rank: folder for folder in folders if (rank := rank_in(folder))}
     for size in sorted({rank.size for rank in shares}):
-        done = {rank for rank in shares if rank.size == size and size_of(shares[rank] / DONE) is not None}
+        done = {rank for rank in shares if rank.size == size and _is_finished(shares[rank])}
         yield f"{path}: an array job, {len(done)} of {counted(size, 'ranks')} finished"
         begun = set()
         for rank, folder in shares.items():
@@ -245,6 +261,12 @@ def _lines_of_ranks(path: Place, folders: Sequence[Place]) -> Iterator[str]:
                 yield f"{folder.name}: running"
         if absent := [number for number in range(size) if number not in begun]:
             yield f"not started: {few_numbers(absent)}"
+
+
+def _is_finished(rank_folder: Place) -> bool:
+    """Whether a rank has finished the share that it began last: a killed rank may leave an earlier mark."""
+    manifest = manifest_of(rank_folder)
+    return manifest is not None and finished_share(rank_folder) == manifest.fingerprint
 
 
 def runs_of_comparison(path: Place) -> list[Place]:
