@@ -135,8 +135,8 @@ class ExportSettings(Settings):
         "sentence-transformers: the columns that its losses expect; triplets, scored-tuples, tevatron, "
         "flag-embedding: queries with negatives, for sentence-transformers (a row for each negative, or all "
         "with their scores), Tevatron and FlagEmbedding; croissant: the Parquet files of a dataset folder "
-        "with a description in Croissant 1.1; label-studio, argilla: for people to label in these tools, with "
-        "the rows' own labels as suggestions."
+        "with a description in Croissant 1.1; label-studio, argilla: for people to label in these tools, "
+        "with the rows' own labels as suggestions."
     )
 
     @field_validator("form", mode="before")
