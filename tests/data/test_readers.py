@@ -171,7 +171,11 @@ class TestBadText:
             texts(put(name, packed(bytes(range(255, 0, -1)) * 9)))
 
     @pytest.mark.parametrize(
-        ("bad", "fault"), [(b"One\0", "holds a NUL"), (b"One\xff", "not UTF-8 (byte 0xff")]
+        ("bad", "fault"),
+        [
+            (b"One\0", "holds a NUL character, as binary and UTF-16 files do; re-save it"),
+            (b"One\xff", "not UTF-8 (byte 0xff"),
+        ],
     )
     @pytest.mark.parametrize(
         ("name", "kind"), [("in.xyz", "with the suffix .xyz"), ("in", "without a suffix")]

@@ -84,5 +84,7 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
         ) from None
     if "\x00" in line:
         refuse_other_format(path)
-        raise NotTextError(f"{path}:{number}: holds a NUL character; is this a binary or UTF-16 file?")
+        raise NotTextError(
+            f"{path}:{number}: holds a NUL character, as binary and UTF-16 files do; re-save it as UTF-8 text"
+        )
     return line.removesuffix("\n").removesuffix("\r")
