@@ -39,13 +39,15 @@ def run_recipe(
     *,
     fresh: bool = False,
     fresh_steps: Sequence[str] = (),
+    before: Place | None = None,
 ) -> dict[str, Any]:
     """Run the steps in order, each in its folder ``out/name``, and write ``out/results.json``.
 
     A step is not run again if an earlier call has finished it with the same settings and inputs, and its
     folder is unchanged. A step that was stopped is continued if it can be. A step is started over if its
     settings are the same, but its input from earlier steps has changed; so is each of ``fresh_steps``, and
-    with ``fresh`` every step.
+    with ``fresh`` every step. ``before`` is a folder of steps that another recipe has run: what they wrote,
+    and this recipe reads by its path, counts as input from earlier steps.
 
     A figure that a step's files do not hold is reported when the step is finished. The later steps still run,
     and the error is raised after the last one, when the other figures are written.
@@ -73,7 +75,7 @@ def run_recipe(
     try:
         # Read again, as another process may have finished steps before it released the folder.
         record = record_of(recipe, out, fresh, fresh_steps)
-        return _run_steps(recipe, out, progress, _RunState(out / RUN_RECORD, record))
+        return _run_steps(recipe, out, progress, _RunState(out / RUN_RECORD, record, before))
     finally:
         lock.release(out)
 
@@ -176,6 +178,14 @@ class _RunState:
 
     file: Place
     record: RunRecord
+    before: Place | None  # a folder of steps of another recipe, which count as earlier steps
+
+    def reads_earlier_steps(self, planned: PlannedStep) -> bool:
+        """Whether a step reads what an earlier step wrote."""
+        if planned.references() or self.before is None:
+            return bool(planned.references())
+        texts = (text for value in planned.values.values() for text in texts_in(value))
+        return any(text.startswith(f"{self.before}/") for text in texts)
 
     def has_finished(self, name: str, fingerprint: str, folder: Place) -> bool:
         """Whether the step is finished with this fingerprint, and its folder is unchanged."""
@@ -227,7 +237,11 @@ def _run_step(
     try:
         planned.step.run(settings, Run(folder, progress))
     except OtherWorkError as error:
-        if done is None or done.own != _fingerprint(planned, settings) or not planned.references():
+        if (
+            done is None
+            or done.own != _fingerprint(planned, settings)
+            or not state.reads_earlier_steps(planned)
+        ):
             raise _for_recipes(error, folder) from None
         progress.say(f"{folder}: the output of earlier steps has changed; this step starts over")
         planned.step.run(settings, anew)

@@ -21,8 +21,9 @@ from pairsmith.cli.compare.recipe import Trial, as_recipe, once_recipe, steps_of
 from pairsmith.cli.compare.route import run_comparison
 from pairsmith.cli.compare.tokens import _texts
 from pairsmith.cli.recipes import load_recipe
+from pairsmith.cli.running import run_recipe
 from pairsmith.core.bundled import model_path
-from pairsmith.core.errors import FolderError, SettingsError
+from pairsmith.core.errors import FolderError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.runs import DatasetFolder
@@ -192,9 +193,10 @@ def test_a_step_starts_over_in_the_runs_that_have_it(file, tmp_path, monkeypatch
     data["ways"]["found"]["steps"][0]["settings"]["data"] = "@base"
     data |= {"seeds": [5, 6], "rows": [4]}
     file.write_text(yaml.safe_dump(data))
-    runs = []
+    runs, once = [], (tmp_path / "out/once/run").resolve()
 
-    def run(recipe, folder, progress, *, fresh, fresh_steps):
+    def run(recipe, folder, progress, *, fresh, fresh_steps, before):
+        assert before == (None if folder == once else once)
         runs.append((folder.parent.name, fresh_steps))
         (folder / "base").mkdir(parents=True)  # the seeds' recipes read it, and are loaded only then
         if len(runs) == 3:
@@ -208,6 +210,27 @@ def test_a_step_starts_over_in_the_runs_that_have_it(file, tmp_path, monkeypatch
     result = CliRunner().invoke(make_app(), [*command, "pairs"])
     assert "--fresh-step pairs: the comparison has no such step; " in result.stderr
     assert len(runs) == 3
+
+
+def test_a_step_starts_over_if_what_it_reads_of_another_recipe_has_changed(tmp_path):
+    rows, once, seed = (tmp_path / name for name in ("rows.jsonl", "once", "seed"))
+
+    def run_mix(name, source, out, **options):
+        recipe = {"name": name, "steps": [{"name": name, "step": "mix", "settings": {"data": [str(source)]}}]}
+        (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+        run_recipe(load_recipe(tmp_path / "recipe.yaml"), out, Silent(), **options)
+
+    def run_base(text, **options):
+        rows.write_text(json.dumps({"id": "1", "text": text, "label": "a"}) + "\n")
+        run_mix("base", rows, once, **options)
+
+    run_base("old")
+    run_mix("reader", once / "base", seed, before=once)
+    run_base("new", fresh_steps=["base"])
+    with pytest.raises(OtherWorkError, match="give --fresh-step reader"):
+        run_mix("reader", once / "base", seed)
+    run_mix("reader", once / "base", seed, before=once)
+    assert [row["text"] for row in DatasetFolder.open(seed / "reader").table().to_pylist()] == ["new"]
 
 
 @pytest.mark.long

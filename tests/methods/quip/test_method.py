@@ -6,6 +6,7 @@ from tests.conftest import make_bert
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.data.squad import Answer, Question
 from pairsmith.data.text.windows import PASSAGE_TOKENS
+from pairsmith.methods.quip import method
 from pairsmith.methods.quip.generators import load_question_generator
 from pairsmith.methods.quip.method import add_labels, distil, generate_questions, label_questions
 from pairsmith.methods.quip.options import GenerationOptions
@@ -13,7 +14,7 @@ from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.question_generator import GENERATED_QUESTION_TOKENS
 from pairsmith.models.reader import ANSWER_TOKENS, load_reader
 from pairsmith.models.span_answers import answer_with_span_encoder
-from pairsmith.models.teacher import TOP
+from pairsmith.models.teacher import TOP, predict_spans
 from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
 
 TEXTS = [
@@ -71,6 +72,23 @@ def test_each_batch_of_questions_is_told_when_the_teacher_has_answered_it(questi
     teacher, heard = load_reader(bert, fresh_head=True, device="cpu"), []
     add_labels(questions, teacher, top=4, max_answer_tokens=5, batch_tokens=1, advance=heard.append)
     assert heard == [1] * len(questions)
+
+
+def test_the_teacher_answers_few_questions_at_once(questions, bert, monkeypatch):
+    teacher = load_reader(bert, fresh_head=True, device="cpu", dtype="float32")
+    at_once, heard = [], []
+
+    def predicting(teacher, texts, *arguments, **options):
+        at_once.append(len(texts))
+        return predict_spans(teacher, texts, *arguments, **options)
+
+    monkeypatch.setattr(method, "predict_spans", predicting)
+    together = label_questions(questions, teacher, batch_tokens=1)  # a batch has one question
+    assert at_once == [len(questions)]
+    monkeypatch.setattr(method, "_ANSWERED_AT_ONCE", 2)
+    options = {"top": TOP, "max_answer_tokens": ANSWER_TOKENS, "batch_tokens": 1}
+    assert add_labels(questions, teacher, **options, advance=heard.append) == together
+    assert (max(at_once[1:]), sum(at_once[1:]), sum(heard)) == (2, len(questions), len(questions))
 
 
 def test_a_second_teacher_leaves_the_generated_answer_as_it_was(questions, bert):

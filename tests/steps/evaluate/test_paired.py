@@ -1,17 +1,18 @@
 import json
 import shutil
+from itertools import islice
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from pairsmith.cli.app import make_app
-from pairsmith.core.errors import PairsmithError
+from pairsmith.core.errors import InputError, PairsmithError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import retrieval as module
-from pairsmith.steps.evaluate.paired import paired_differences, resampled_means
+from pairsmith.steps.evaluate.paired import Predictions, paired_differences, resampled_means
 from pairsmith.steps.evaluate.retrieval import check_evaluate_retrieval, evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import retrieve
@@ -52,6 +53,16 @@ def evaluate(model, data, out, progress=None, **more):
 
 def lines(out):
     return [json.loads(line) for line in (out / "predictions.jsonl").read_text().splitlines()]
+
+
+def test_predictions_are_read_line_by_line_and_more_than_once(tmp_path):
+    (tmp_path / "predictions.jsonl").write_text('{"f1": 1.0}\n{"f1": 0.5}\nno JSON\n')
+    predictions = Predictions(tmp_path)
+    for _ in range(2):
+        assert list(islice(predictions, 2)) == [{"f1": 1.0}, {"f1": 0.5}]  # the third line is not parsed yet
+    assert len(predictions) == 3
+    with pytest.raises(InputError, match="predictions.jsonl cannot be read: No such file"):
+        list(Predictions(tmp_path / "none"))
 
 
 def by_numpy(folder, there, name, seed):

@@ -74,10 +74,10 @@ def run_comparison(
             progress.say(f"to run first: pairsmith run {once_file} --out {out / ONCE / 'run'}")
         return [], {}
 
-    def run_one(recipe: Recipe, folder: Path) -> dict[str, Any]:
+    def run_one(recipe: Recipe, folder: Path, before: Path | None = None) -> dict[str, Any]:
         own = {step.name for step in recipe.steps}
         afresh = [name for name in fresh_steps if name in own]
-        return run_recipe(recipe, folder, progress, fresh=fresh, fresh_steps=afresh)
+        return run_recipe(recipe, folder, progress, fresh=fresh, fresh_steps=afresh, before=before)
 
     if once_file is not None:
         run_one(load_recipe(once_file), once_run)
@@ -86,7 +86,7 @@ def run_comparison(
     figures = []
     for number, (seed, run) in enumerate(zip(folders, runs, strict=True), start=1):
         progress.say(f"seed {seed} ({number}/{len(runs)}) → {folders[seed]}")
-        figures.append(run_one(run.recipe, run.folder))
+        figures.append(run_one(run.recipe, run.folder, once_run))
     scores = [_score(trial, figures, runs) for trial in trials(comparison)]
     costs = {
         way: _cost([step.name for step in steps], runs) for way, steps in steps_of_ways(comparison).items()

@@ -30,6 +30,7 @@ from pairsmith.core.arguments import (
     checked_whole_number,
     model_name,
 )
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, SettingsError, counted
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.core.validation import checked_options, refuse_options_of_steps
@@ -48,6 +49,9 @@ from pairsmith.runs.work import Advance
 
 if TYPE_CHECKING:
     from pairsmith.methods.quip.student import TrainedStudent
+
+_ANSWERED_AT_ONCE = 2_000
+"""Number of questions that a teacher answers at once; their windows and scores are in memory together."""
 
 
 def generate_questions(
@@ -142,17 +146,25 @@ def add_labels(
     batch_tokens: int | None,
     advance: Advance,
 ) -> list[GeneratedQuestion]:
-    """The questions as ``label_questions`` returns them; ``advance`` is called as by ``predict_spans``."""
-    labels = predict_spans(
-        teacher,
-        [question.question for question in questions],
-        [question.context for question in questions],
-        top=top,
-        max_answer_tokens=max_answer_tokens,
-        batch_tokens=batch_tokens,
-        advance=advance,
-    )
-    return [_labelled(question, label) for question, label in zip(questions, labels, strict=True)]
+    """The questions as ``label_questions`` returns them; ``advance`` is called as by ``predict_spans``.
+
+    The teacher answers 2,000 questions at once, the largest default size of a shard, so that memory for
+    windows does not grow with the questions. Only their windows are grouped by length into batches, and
+    other batches may change the last digits of probabilities.
+    """
+    labelled = []
+    for part in in_batches(questions, _ANSWERED_AT_ONCE):
+        labels = predict_spans(
+            teacher,
+            [question.question for question in part],
+            [question.context for question in part],
+            top=top,
+            max_answer_tokens=max_answer_tokens,
+            batch_tokens=batch_tokens,
+            advance=advance,
+        )
+        labelled += [_labelled(question, label) for question, label in zip(part, labels, strict=True)]
+    return labelled
 
 
 def distil(

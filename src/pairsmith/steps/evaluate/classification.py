@@ -169,7 +169,7 @@ def _rows(settings: EvaluateClassificationSettings, rows: LabelledTexts) -> Iter
         yield {"text": text, "label": label}
 
 
-def _resampled(settings: EvaluateClassificationSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
+def _resampled(settings: EvaluateClassificationSettings, lines: Iterable[Line]) -> dict[str, Resampled]:
     numbers: dict[str, int] = {}
     gold, predicted = (
         [numbers.setdefault(line[name], len(numbers)) for line in lines] for name in ("label", "predicted")

@@ -1,7 +1,7 @@
 """Few-shot NER: a linear layer on token vectors, initialised from questions or at random (Q10)."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -193,8 +193,8 @@ def _rows(
         yield {"words": list(sentence.words), "tags": list(sentence.tags)}
 
 
-def _resampled(settings: EvaluateNerSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
-    gold = [line["tags"] for line in lines]
+def _resampled(settings: EvaluateNerSettings, lines: Iterable[Line]) -> dict[str, Resampled]:
+    gold, first = [line["tags"] for line in lines], next(iter(lines))
     return {
         f"{start}_f1": resampled_f1(
             [
@@ -205,7 +205,7 @@ def _resampled(settings: EvaluateNerSettings, lines: Sequence[Line]) -> dict[str
             seed=settings.seed,
         )
         for start in ("random", "questions")
-        if start in lines[0]["predicted"]
+        if start in first["predicted"]
     }
 
 

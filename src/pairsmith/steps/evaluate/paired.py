@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Generic, Self, TypeVar
@@ -109,11 +109,25 @@ def _sorted(value: Any) -> Any:
     return sorted(value) if isinstance(value, list) else value
 
 
-def predictions_in(folder: Place) -> list[dict[str, Any]]:
-    """The rows of ``predictions.jsonl`` in the folder of an evaluation."""
-    file = folder / PREDICTIONS
-    with reaching(file, InputError):
-        return [json.loads(line) for line in file.read_bytes().splitlines()]
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """The lines of ``predictions.jsonl`` in the folder of an evaluation.
+
+    Each iteration reads the file anew, and holds one line at a time in memory.
+    """
+
+    folder: Place
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._texts())
+
+    def __iter__(self) -> Iterator[Line]:
+        return map(json.loads, self._texts())
+
+    def _texts(self) -> Iterator[bytes]:
+        file = self.folder / PREDICTIONS
+        with reaching(file, InputError), file.open("rb") as texts:
+            yield from texts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,9 +178,9 @@ class Paired(Generic[S, D]):
         rows: what the rows are called, such as ``questions``.
         rows_of: the rows of the data, in the order of ``predictions.jsonl``. Each has the fields of its line
             that do not depend on the model.
-        figures: the figures to compare, by name, from the lines of ``predictions.jsonl``. Two calls with the
-            same number of lines draw the same resamples, which depend on ``bootstrap`` and ``seed`` of the
-            settings alone.
+        figures: the figures to compare, by name, from the lines of ``predictions.jsonl``, which can be
+            iterated several times. Two calls with the same number of lines draw the same resamples, which
+            depend on ``bootstrap`` and ``seed`` of the settings alone.
         same: the names of settings that must have the same values in both evaluations.
         same_if_trained: the same for settings that have no effect without the setting ``train``, so they are
             only compared if both evaluations have it.
@@ -180,7 +194,7 @@ class Paired(Generic[S, D]):
 
     rows: str
     rows_of: Callable[[S, D], Iterable[Mapping[str, Any]]]
-    figures: Callable[[S, Sequence[Line]], Mapping[str, Resampled]]
+    figures: Callable[[S, Iterable[Line]], Mapping[str, Resampled]]
     same: Sequence[str] = ()
     same_if_trained: Sequence[str] = ()
     normalise: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
@@ -206,7 +220,7 @@ class Paired(Generic[S, D]):
         earlier.check_settings(settings, self.same)
         if getattr(settings, "train", None) and earlier.results["about"].get("train"):
             earlier.check_settings(settings, self.same_if_trained)
-        data, lines = read(), predictions_in(earlier.folder)
+        data, lines = read(), Predictions(earlier.folder)
         for number, (row, line) in enumerate(zip_longest(self.rows_of(settings, data), lines), start=1):
             if fault := self._difference(row, line):
                 count = sum(1 for _ in self.rows_of(settings, data))
@@ -244,7 +258,7 @@ class Paired(Generic[S, D]):
         if opened is None:
             return None
         earlier, earlier_figures = opened
-        own = predictions_in(run.out)
+        own = Predictions(run.out)
         warn_of_few(len(own), self.rows, run)
         return earlier.to_json() | paired_differences(self.figures(settings, own), earlier_figures)
 

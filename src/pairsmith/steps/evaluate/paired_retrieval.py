@@ -6,7 +6,7 @@ from pairsmith.core.errors import FolderError
 from pairsmith.core.paths import Place
 from pairsmith.data.beir import RetrievalSet
 from pairsmith.metrics.ranking import MEASURES
-from pairsmith.steps.evaluate.paired import EarlierEvaluation, predictions_in
+from pairsmith.steps.evaluate.paired import EarlierEvaluation, Predictions
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 
 FiguresOfQueries = Mapping[str, Sequence[float]]
@@ -39,5 +39,5 @@ def earlier_retrieval(
 
 def figures_in(folder: Place, queries: Sequence[str]) -> FiguresOfQueries:
     """The figures of ``queries``, in this order, from the predictions in the folder of an evaluation."""
-    rows = {row["query"]: row for row in predictions_in(folder)}
-    return {name: [float(rows[query][name]) for query in queries] for name in MEASURES}
+    rows = {row["query"]: [float(row[name]) for name in MEASURES] for row in Predictions(folder)}
+    return {name: [rows[query][column] for query in queries] for column, name in enumerate(MEASURES)}

@@ -9,7 +9,7 @@ from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.core.paths import Place
 from pairsmith.data.sts import StsSuite
 from pairsmith.methods.dino.evaluation import CosinesOfSuites, score_differences
-from pairsmith.steps.evaluate.paired import EarlierEvaluation, paired_table, predictions_in, with_verdict
+from pairsmith.steps.evaluate.paired import EarlierEvaluation, Predictions, paired_table, with_verdict
 from pairsmith.steps.evaluate.results import AGAINST
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 
@@ -69,7 +69,7 @@ def predictions(suites: Sequence[StsSuite], cosines: CosinesOfSuites) -> Iterato
 
 def cosines_in(folder: Place, suites: Sequence[StsSuite]) -> CosinesOfSuites:
     """The cosines of the pairs of ``suites``, from the predictions in the folder of an evaluation."""
-    cosines = (row["cosine"] for row in predictions_in(folder))
+    cosines = (row["cosine"] for row in Predictions(folder))
     return {
         suite.name: {
             name: np.array([next(cosines) for _ in pairs], np.float64)

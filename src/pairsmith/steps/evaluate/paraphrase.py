@@ -1,7 +1,7 @@
 """Paraphrase detection: by BERTScore without training, and with a few training examples (Q8, Q9)."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -201,15 +201,16 @@ def _rows(_: EvaluateParaphraseSettings, data: tuple[Sequence[Paraphrase], str])
         yield {"sentence1": pair.sentence1, "sentence2": pair.sentence2, "label": pair.label}
 
 
-def _resampled(settings: EvaluateParaphraseSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
+def _resampled(settings: EvaluateParaphraseSettings, lines: Iterable[Line]) -> dict[str, Resampled]:
     positive = np.array([line["label"] for line in lines])
     scores = np.array([line["score"] for line in lines], np.float64)
     figures = {"auroc": resampled_auroc([scores], positive, bootstrap=settings.bootstrap, seed=settings.seed)}
+    first = next(iter(lines))
     for encoder_kind in ("frozen", "tuned"):
-        if encoder_kind in lines[0]:
+        if encoder_kind in first:
             counts = [
                 binary_counts(np.array([line[encoder_kind][split] for line in lines]), positive)
-                for split in lines[0][encoder_kind]
+                for split in first[encoder_kind]
             ]
             figures[f"{encoder_kind}_f1"] = resampled_f1(
                 counts, bootstrap=settings.bootstrap, seed=settings.seed

@@ -1,7 +1,7 @@
 """Question answering: exact match and F1 of the answers of a reader or a student (M11, Q7)."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -160,7 +160,7 @@ def _rows(_: EvaluateQaSettings, questions: Sequence[Question]) -> Iterator[dict
         yield {"id": question.id, "question": question.question, "answers": list(question.golds)}
 
 
-def _resampled(settings: EvaluateQaSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
+def _resampled(settings: EvaluateQaSettings, lines: Iterable[Line]) -> dict[str, Resampled]:
     figures = {name: [100.0 * line[name] for line in lines] for name in ("exact", "f1")}
     return resampled_means(figures, bootstrap=settings.bootstrap, seed=settings.seed)
 

@@ -1,6 +1,6 @@
 """Zero-shot sentiment: does a text answer why something is good, or why it is bad (Q11)?"""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -141,7 +141,7 @@ def _rows(_: EvaluateSentimentSettings, opinions: Sequence[Opinion]) -> Iterator
         yield {"text": opinion.text, "positive": opinion.positive}
 
 
-def _resampled(settings: EvaluateSentimentSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
+def _resampled(settings: EvaluateSentimentSettings, lines: Iterable[Line]) -> dict[str, Resampled]:
     gold = np.array([line["positive"] for line in lines])
     predicted = np.array([line["taken_for_positive"] for line in lines])  # (n, prompts)
     scores = np.array([line["scores"] for line in lines], np.float64)  # (n, prompts, 2)

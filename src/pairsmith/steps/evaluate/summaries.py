@@ -1,6 +1,6 @@
 """Summarisation: ROUGE against human summaries, and the share copied from the documents (M11)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -179,7 +179,7 @@ def _rows(_: EvaluateSummariesSettings, documents: Sequence[Document]) -> Iterat
         yield {"id": document.id, "reference": document.summary}
 
 
-def _resampled(settings: EvaluateSummariesSettings, lines: Sequence[Line]) -> dict[str, Resampled]:
+def _resampled(settings: EvaluateSummariesSettings, lines: Iterable[Line]) -> dict[str, Resampled]:
     figures = {"rougeL": [line["rougeL"] for line in lines]}
     return resampled_means(figures, bootstrap=settings.bootstrap, seed=settings.seed)
 
