@@ -504,6 +504,13 @@ class TestParquet:
                 "folder, which restores it"
             )
 
+    def test_a_folder_that_lost_its_manifest(self, tmp_path):
+        self.put(tmp_path / "data" / "train-00000.parquet", sentence1=["a"])
+        assert texts(tmp_path) == ["a"]
+        (tmp_path / "journal").mkdir()
+        write(tmp_path / "journal" / "run.json", "{}")
+        assert "lacks its manifest.json, which lists its files; rerun the command" in fault(tmp_path)
+
     def test_a_folder_that_lost_a_file(self, tmp_path):
         names = [f"data/train-0000{number}.parquet" for number in range(3)]
         for name in names:

@@ -39,6 +39,10 @@ CACHE_VARIABLE = "PAIRSMITH_CACHE"
 MANIFEST = "manifest.json"
 """The name of the file with the origin of a dataset folder's rows, and whether the folder is complete."""
 
+JOURNAL = "journal"
+MANIFEST_COPY = f"{JOURNAL}/run.json"
+"""A copy of the manifest from the start of the run, from which a damaged manifest is restored."""
+
 OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2", "obs", "tos", "memory")
 """Stores without folders: the names of objects may contain slashes."""
 

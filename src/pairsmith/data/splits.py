@@ -12,7 +12,17 @@ from pathlib import PurePosixPath
 
 from pairsmith.core.errors import InputError, StorageError, known_names_hint
 from pairsmith.core.folder_kinds import folder_kind
-from pairsmith.core.paths import MANIFEST, Place, display_name, inside, is_folder, place, reaching, size_of
+from pairsmith.core.paths import (
+    MANIFEST,
+    MANIFEST_COPY,
+    Place,
+    display_name,
+    inside,
+    is_folder,
+    place,
+    reaching,
+    size_of,
+)
 from pairsmith.core.progress import Say
 
 DOCUMENT_SUFFIXES = (".txt", ".md", ".markdown", ".html", ".htm", ".pdf")
@@ -126,8 +136,8 @@ def folder_files(path: Place) -> list[Place]:
     """The Parquet files of a dataset folder, sorted by their names.
 
     Raises:
-        InputError: the folder is unfinished, has a manifest that cannot be read, lacks files that the
-            manifest lists, or has no such files.
+        InputError: the folder is unfinished, lacks its manifest or has one that cannot be read, lacks files
+            that the manifest lists, or has no such files.
     """
     manifest = path / MANIFEST
     listed: set[str] = set()
@@ -151,6 +161,12 @@ def folder_files(path: Place) -> list[Place]:
                 raise InputError(
                     f"{path} is unfinished; rerun the command that writes it, and it will continue"
                 )
+        elif size_of(path / MANIFEST_COPY) is not None:
+            # Without the list of its files, rows that are missing would not be noticed.
+            raise InputError(
+                f"{path} lacks its {MANIFEST}, which lists its files; rerun the command that writes the "
+                "folder, which restores it, or copy it again"
+            )
         paths = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
     files = sorted(paths, key=lambda file: file.name)
     lost = {name for name in listed if name.startswith("data/")} - {f"data/{file.name}" for file in files}

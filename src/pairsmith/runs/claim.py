@@ -11,14 +11,23 @@ from typing import Self
 
 from pairsmith.core.errors import FolderError, OtherWorkError, StorageError
 from pairsmith.core.folder_kinds import folder_kind
-from pairsmith.core.paths import MANIFEST, Place, inside, place, reaching, same_place, size_of
+from pairsmith.core.paths import (
+    MANIFEST,
+    MANIFEST_COPY,
+    Place,
+    inside,
+    place,
+    reaching,
+    same_place,
+    size_of,
+)
 from pairsmith.core.progress import Progress
 from pairsmith.data.splits import split_of
 from pairsmith.runs import lock
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.lease import LEASE
 from pairsmith.runs.log import log
-from pairsmith.runs.manifest import MANIFEST_COPY, M, Manifest, read_manifest
+from pairsmith.runs.manifest import M, Manifest, read_manifest
 from pairsmith.runs.ranks import Rank, is_rank_folder, rank_folders
 from pairsmith.runs.storage import is_temporary, make_folder, storage_errors
 

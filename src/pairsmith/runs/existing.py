@@ -18,6 +18,7 @@ from pairsmith.core.errors import (
 )
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import (
+    JOURNAL,
     MANIFEST,
     Place,
     files_below,
@@ -34,7 +35,7 @@ from pairsmith.runs.claim import Run, refuse_foreign, refuse_other_work
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.journal import Journal, read_run
 from pairsmith.runs.lease import LEASE
-from pairsmith.runs.manifest import JOURNAL, REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
+from pairsmith.runs.manifest import REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
 from pairsmith.runs.ranks import Rank, is_rank_folder, rank_folders
 from pairsmith.runs.storage import clear_temporary, storage_errors
 

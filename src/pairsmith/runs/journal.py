@@ -25,8 +25,17 @@ from typing import Self
 from pydantic import ValidationError
 
 from pairsmith.core.errors import StorageError
-from pairsmith.core.paths import Place, inside, reaching, remove_files, several, size_of
-from pairsmith.runs.manifest import JOURNAL, MANIFEST_COPY, Manifest, ShardEntry
+from pairsmith.core.paths import (
+    JOURNAL,
+    MANIFEST_COPY,
+    Place,
+    inside,
+    reaching,
+    remove_files,
+    several,
+    size_of,
+)
+from pairsmith.runs.manifest import Manifest, ShardEntry
 from pairsmith.runs.storage import create_atomic, storage_errors, write_atomic, write_json
 
 _PART_LINES = 200

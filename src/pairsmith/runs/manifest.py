@@ -13,9 +13,6 @@ from pairsmith.runs.provenance import Provenance
 
 FORMAT = 2
 """Format of the folder; increased when folders of the earlier format cannot be continued or read."""
-JOURNAL = "journal"
-MANIFEST_COPY = f"{JOURNAL}/run.json"
-"""A copy of the manifest from the start of the run, from which a damaged manifest is restored."""
 REJECTS = "rejects"
 SHARD_FILE = re.compile(r"(data/\w+|rejects/part)-\d{5,}\.parquet")
 

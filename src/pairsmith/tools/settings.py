@@ -132,11 +132,11 @@ class ExportSettings(Settings):
         description="Output format. jsonl: one row per line, with all its columns; csv: all columns of rows "
         "of any kind, lists as JSON; conll: words and their tags, as tag writes them, one of each per line; "
         "squad: questions as in SQuAD 1.1; beir: a corpus, queries, and which of them belong together; "
-        "sentence-transformers: the columns that its losses expect; triplets, scored-tuples, tevatron, "
-        "flag-embedding: queries with negatives, for sentence-transformers (a row for each negative, or all "
-        "with their scores), Tevatron and FlagEmbedding; croissant: the Parquet files of a dataset folder "
-        "with a description in Croissant 1.1; label-studio, argilla: for people to label in these tools, "
-        "with the rows' own labels as suggestions."
+        "sentence-transformers: the columns that its losses expect, with labels as numbers; triplets, "
+        "scored-tuples, tevatron, flag-embedding: queries with negatives, for sentence-transformers (a row "
+        "for each negative, or all with their scores), Tevatron and FlagEmbedding; croissant: the Parquet "
+        "files of a dataset folder with a description in Croissant 1.1; label-studio, argilla: for people to "
+        "label in these tools, with the rows' own labels as suggestions."
     )
 
     @field_validator("form", mode="before")

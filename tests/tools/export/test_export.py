@@ -14,7 +14,7 @@ from tests.tools.report.test_rows import SHARDS, folder
 
 from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.schemas import MINED_ANSWER, MinedAnswer, ScoredPair
+from pairsmith.data.schemas import LABELLED_PAIR, MINED_ANSWER, LabelledPair, MinedAnswer, ScoredPair
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import read_questions
 from pairsmith.runs import Run
@@ -143,6 +143,21 @@ def test_columns_as_losses_take_them(tmp_path):
     folder(tmp_path / "in", SHARDS)
     with pytest.raises(InputError, match="sentence1 is blank"):
         exported(tmp_path, tmp_path / "in", "sentence-transformers", "pairs")
+
+
+def test_labels_are_numbers_as_losses_take_them(tmp_path, capsys):
+    rows = [LabelledPair(str(i), f"one {i}", "two", label) for i, label in enumerate(["b", "c", "a", "b"])]
+    folder(tmp_path / "in", [{"train": rows[:2], "validation": rows[2:]}], LABELLED_PAIR)
+    settings = ExportSettings(data=str(tmp_path / "in"), form="sentence-transformers")
+    export(settings, Run(tmp_path / "out", Progress()))
+    assert (
+        "labels are written as numbers, as losses take them: 0 is a, 1 is b, 2 is c"
+        in capsys.readouterr().err
+    )
+    files = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
+    assert rows_of(files["train.jsonl"])[0] == {"sentence1": "one 0", "sentence2": "two", "label": 1}
+    assert [row["label"] for row in rows_of(files["validation.jsonl"])] == [0, 1]
+    assert json.loads(files["labels.json"]) == ["a", "b", "c"]
 
 
 def test_each_split_has_its_file(tmp_path):

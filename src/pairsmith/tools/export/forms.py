@@ -1,7 +1,7 @@
 """The export formats: each turns rows into the files of another tool, as file names and contents."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pairsmith.core.errors import SettingsError
@@ -83,18 +83,33 @@ def sentence_transformers(splits: Splits, kind: RowKind) -> Files:
     """sentence-transformers: columns in the order that its losses expect.
 
     Pairs have two sentences and a score or label; other rows have an anchor and a positive, and those with
-    negatives also the columns ``negative_1``, ``negative_2`` ….
+    negatives also the columns ``negative_1``, ``negative_2`` …. The losses take no names of labels, so labels
+    are their numbers in ``label_names``, and ``labels.json`` holds the names in this order.
     """
     if kind is WITH_NEGATIVES:
-        return json_lines(splits, tuples)
+        yield from json_lines(splits, tuples)
+        return
     if kind.name in _SCORED_OR_LABELLED:
         names = {name: name for name in (*kind.texts, kind.claim)}
     else:
         query_column, document_column = _belonging(kind, "sentence-transformers", _SCORED_OR_LABELLED)
         names = {query_column: "anchor", document_column: "positive"}
-    return json_lines(
-        splits, lambda rows: [{name: row[column] for column, name in names.items()} for row in rows]
-    )
+    labels = label_names(splits) if kind.claim == "label" else []
+    numbers = {name: number for number, name in enumerate(labels)}
+
+    def objects(rows: Sequence[Row]) -> Iterator[Row]:
+        for row in rows:
+            columns = {name: row[column] for column, name in names.items()}
+            yield {**columns, "label": numbers[row["label"]]} if labels else columns
+
+    yield from json_lines(splits, objects)
+    if labels:
+        yield "labels.json", [json.dumps(labels, ensure_ascii=False)]
+
+
+def label_names(splits: Splits) -> list[str]:
+    """The labels of all rows, sorted by name."""
+    return sorted({row["label"] for rows in splits.values() for row in rows})
 
 
 def _of_negatives(form: FormName, objects: MakeObjects) -> RowForm:

@@ -19,7 +19,7 @@ from pairsmith.runs.croissant import CROISSANT, as_json, describe
 from pairsmith.runs.folder import check_files
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors, write_atomic
-from pairsmith.tools.export.forms import FORMS
+from pairsmith.tools.export.forms import FORMS, label_names
 from pairsmith.tools.export.table import conll_files, csv_files, nested, table_rows
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import ExportSettings
@@ -96,6 +96,9 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
                 f"left out {counted(fewer, 'rows')} with fewer than {counted(most, 'negatives')}; --form "
                 "triplets writes all rows"
             )
+    if settings.form == "sentence-transformers" and kind.claim == "label":
+        numbers = ", ".join(f"{number} is {name}" for number, name in enumerate(label_names(rows)))
+        run.progress.say(f"labels are written as numbers, as losses take them: {numbers}")
     return _contents(FORMS[settings.form](rows, kind))
 
 
