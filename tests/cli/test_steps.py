@@ -53,6 +53,17 @@ def test_a_step_names_functions_that_take_its_settings(step: Step) -> None:
     assert issubclass(step.settings, planned.annotation)
 
 
+@pytest.mark.parametrize("name", [name for name in STEPS if name.startswith("evaluate-")])
+def test_an_evaluation_has_a_function_that_checks_its_data(name):
+    step = STEPS[name]
+    check = step.data_checker()
+    if not step.data_check:
+        assert check == step.function().check_data
+        return
+    settings, _ = inspect.signature(check, eval_str=True).parameters.values()
+    assert settings.annotation is step.settings
+
+
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_the_settings_that_a_step_names_are_its_own(step: Step) -> None:
     named = {

@@ -141,7 +141,7 @@ def _check_evaluation_data(recipe: Recipe, out: Place) -> None:
             continue
         sources = [value for name, value in planned.values.items() if name not in ("model", "against")]
         refers = any(text.startswith("@") for value in sources for text in texts_in(value))
-        check = planned.step.data_check()
+        check = planned.step.data_checker()
         if check and not refers:
             labels = labels_of_model(planned, recipe.steps)
             settings = planned.settings(out)

@@ -5,7 +5,6 @@ The functions are imported when they are called, so that ``pairsmith --help`` do
 
 import re
 import shlex
-import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -48,6 +47,10 @@ class Step:
     # Used in place of such a function: the name of the setting with the step's rows, on some of which a plan
     # runs the step.
     planned_rows_setting: str = ""
+    # The function that raises a ``UserError`` if the data of an evaluation have a fault. It is called with
+    # settings, and with the labels that the model will know, if they are known before it is trained. By
+    # default, it is the method ``check_data`` of ``work``.
+    data_check: str = ""
     # Commands that users may run next, or a function that returns them for the step's settings. {out} and
     # {names of settings} are replaced by the step's values. An option in brackets, as in
     # "[--corpus-column {column}]", is left out if its setting has its default value.
@@ -108,15 +111,10 @@ class Step:
             planner = getattr(self.function(), "plan", None) or imported(beside)
         return planner
 
-    def data_check(self) -> "Callable[[Any, Collection[str]], object] | None":
-        """The function that raises an error if the data of an evaluation have a fault; None for other steps.
-
-        It is called with the settings, and with the labels that the model will know, if they are known before
-        it is trained. It is the method ``check_data`` of ``work``, or ``check_NAME`` beside it.
-        """
-        work = self.function()
-        beside = getattr(sys.modules[work.__module__], f"check_{getattr(work, '__name__', '')}", None)
-        check: Callable[[Any, Collection[str]], object] | None = getattr(work, "check_data", beside)
+    def data_checker(self) -> "Callable[[Any, Collection[str]], object] | None":
+        """The function of ``data_check``; None for steps other than evaluations."""
+        check: Callable[[Any, Collection[str]], object] | None
+        check = imported(self.data_check) if self.data_check else getattr(self.function(), "check_data", None)
         return check
 
     def all_checks(self) -> Mapping[str, Callable[[str], object]]:

@@ -268,6 +268,7 @@ STEPS: StepTable = {
         EvaluateStsSettings,
         "pairsmith.steps.evaluate.sts:evaluate_sts",
         "Evaluate a sentence encoder on semantic textual similarity.",
+        data_check="pairsmith.steps.evaluate.sts:check_evaluate_sts",
         checks={"against": _check_folder},
         figures=("SUITE.all", "SUITE.mean", "SUITE.pairs", "SUITE.trained_on", "SUITE.subsets.SUBSET"),
     ),
@@ -275,6 +276,7 @@ STEPS: StepTable = {
         EvaluateLabelsSettings,
         "pairsmith.steps.evaluate.labels:evaluate_labels",
         "Measure how much the similarity of pairs differs by label.",
+        data_check="pairsmith.steps.evaluate.labels:check_evaluate_labels",
         planned_rows_setting="data",
         figures=("gap", "labels.LABEL.mean", "labels.LABEL.count"),
     ),
@@ -282,6 +284,7 @@ STEPS: StepTable = {
         EvaluateRetrievalSettings,
         "pairsmith.steps.evaluate.retrieval:evaluate_retrieval",
         "Evaluate how well a model ranks documents for queries: nDCG@10 and more, ×100.",
+        data_check="pairsmith.steps.evaluate.retrieval:check_evaluate_retrieval",
         checks={"model": check_retriever_name, "against": _check_folder},
         next_commands=_after_retrieval,
         figures=(
@@ -293,6 +296,7 @@ STEPS: StepTable = {
         EvaluateMtebSettings,
         "pairsmith.steps.evaluate.mteb:evaluate_mteb",
         "Evaluate a sentence encoder on tasks of the package mteb.",
+        data_check="pairsmith.steps.evaluate.mteb:check_evaluate_mteb",
         figures=("mean", "tasks.TASK.main", "tasks.TASK.splits.SPLIT.SUBSET"),
     ),
     "evaluate-qa": Step(
