@@ -7,7 +7,7 @@ import requests
 
 from pairsmith.core.errors import ModelError, RemoteError
 from pairsmith.data.tasks import Decoding, load_task
-from pairsmith.methods.dino.method import make_decoder
+from pairsmith.methods.dino.method import make_decoder, write
 from pairsmith.methods.dino.requests import pair_requests
 from pairsmith.models.language.combine import self_debias
 from pairsmith.models.language.decoder import Group, MultiPromptDecoder
@@ -140,6 +140,30 @@ def test_a_refused_request_is_the_users_to_mend(server, connect):
     server.faults.append("404")
     with pytest.raises(ModelError, match="refuses the request: 404"):
         remotely(model)
+
+
+@pytest.mark.parametrize("refusal", ["400 maximum context length is 64 tokens", "413"])
+def test_a_prompt_that_the_server_finds_too_long_is_rejected_without_further_tries(
+    server, connect, monkeypatch, refusal
+):
+    answer = server.RequestHandlerClass._do
+
+    def refusing(handler, body):
+        code, _, said = refusal.partition(" ")
+        return (int(code), {"error": said}) if "long " * 9 in str(body["prompt"]) else answer(handler, body)
+
+    monkeypatch.setattr(server.RequestHandlerClass, "_do", refusing)
+    task = load_task("sts")
+    decoding = task.decoding.model_copy(update={"decay": 0.0, "tries": 4})
+    model = connect(way="plain")
+    requests = pair_requests(task, ["long " * 20, *SENTENCES], 2)
+    written = write(task, model, requests, decoding, 1, None)
+    too_long = [reject for reject in written.rejects if reject.filter == "too long"]
+    assert {reject.reason for reject in too_long} == {
+        "the server says that the prompt exceeds the model's context"
+    }
+    assert len(too_long) == 2 * len(task.label_names)
+    assert {row.sentence1 for row in written.rows} == set(SENTENCES)
 
 
 @pytest.mark.parametrize("name", ["http://127.0.0.1:1/v1", "http://#x"])

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
-from pairsmith.data.filters import COPY, DUPLICATE
+from pairsmith.data.filters import COPY, DUPLICATE, TOO_LONG
 from pairsmith.data.readers import text_id
 from pairsmith.data.schemas import LabelledPair, LabelledText, Reject, ScoredPair, as_columns
 from pairsmith.data.tasks import PLACEHOLDER, TaskSpec
@@ -49,8 +49,11 @@ class TextRequest:
         """The numbers of the tries to begin now, of ``limit`` tries at most.
 
         There is one for each text that would still be missing if all running tries succeeded. A request thus
-        makes the same tries, and the same rows, as if each try waited for the end of the one before it.
+        makes the same tries, and the same rows, as if each try waited for the end of the one before it. No
+        try follows one whose prompt was too long.
         """
+        if any(reject.filter == TOO_LONG for reject in self.rejects.values()):
+            return range(0)
         first = len(self.texts) + len(self.rejects) + self.running
         return range(first, min(limit, first + self.count - len(self.texts) - self.running))
 

@@ -25,7 +25,7 @@ from pairsmith.models.language.sampling import Sampling, draw_tokens
 from pairsmith.models.language.steering import full_distributions, token_choices
 from pairsmith.runs.seeds import uniforms
 
-Ending = Literal["stop", "length", "end", "uncertified", "outranked"]
+Ending = Literal["stop", "length", "end", "uncertified", "outranked", "too long"]
 
 AHEAD_TOKENS = 2048
 """Prompts are computed ahead in batches of about this many tokens, in the order of the waiting groups.
@@ -41,8 +41,8 @@ class Group:
 
     ``ending`` is None while tokens are drawn. Then it is ``stop`` (the stop string was drawn), ``length``
     (the stop string was not drawn within the limit) or ``end`` (an end token was drawn); for a server's model
-    also ``uncertified`` (the server's lists did not prove the next token) or ``outranked`` (the text is at
-    least as likely after a counter-prompt).
+    also ``uncertified`` (the server's lists did not prove the next token), ``outranked`` (the text is at
+    least as likely after a counter-prompt) or ``too long`` (the server refused a prompt for its length).
     """
 
     main: Prompt  # the prompt that the text is written for

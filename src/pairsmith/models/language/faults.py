@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Mapping
 
-from pairsmith.data.filters import BAD_CHARACTER, EMPTY, LINE_BREAK, NO_END
+from pairsmith.data.filters import BAD_CHARACTER, EMPTY, LINE_BREAK, NO_END, TOO_LONG
 from pairsmith.data.text.words import JOINERS
 from pairsmith.models.language.decoder import Ending
 
@@ -15,6 +15,7 @@ _ENDINGS: Mapping[Ending | None, TextFault] = {
     "end": (NO_END, "the model ended the text without a quotation mark"),
     "uncertified": ("not certified", "the server's lists of likeliest tokens do not prove the next token"),
     "outranked": ("outranked", "a counter-label's prompt makes the text at least as likely"),
+    "too long": (TOO_LONG, "the server says that the prompt exceeds the model's context"),
 }
 
 

@@ -36,6 +36,8 @@ BUSY = (408, 409, 425, 429, 500, 502, 503, 504)
 """Status codes of responses after which a request is retried."""
 RESPONSE_SECONDS = 120.0
 """Timeout of a response in seconds."""
+_TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum model length", re.IGNORECASE)
+"""What the servers' messages about a prompt that is too long for the model have in common."""
 
 _SPECIAL = re.compile(r"<[^<>\s]+>|\[EOS\]|")
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
@@ -230,8 +232,14 @@ class RemoteModel:
             raise _Unanswered(f"{response.status_code} {response.text}", least_wait)
         if response.status_code >= 400:
             said = redacted(one_line(response.text[:300]))
-            raise ModelError(f"{redacted(url)} refuses the request: {response.status_code} {said}")
+            message = f"{redacted(url)} refuses the request: {response.status_code} {said}"
+            too_long = response.status_code == 413 or _TOO_LONG.search(response.text)
+            raise PromptLengthError(message) if too_long else ModelError(message)
         return str(response.text)
+
+
+class PromptLengthError(ModelError):
+    """The server refuses a request as its prompt, with the tokens to write, exceeds the model's context."""
 
 
 class _Unanswered(Exception):  # noqa: N818 - named for what it is, not for a failure of this program

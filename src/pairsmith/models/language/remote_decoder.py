@@ -19,7 +19,7 @@ from pairsmith.core.errors import ModelError
 from pairsmith.models.language.certified import certified
 from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.protocols import Prompt
-from pairsmith.models.language.remote import RemoteModel
+from pairsmith.models.language.remote import PromptLengthError, RemoteModel
 from pairsmith.models.language.sampling import Sampling, draw_tokens
 from pairsmith.runs.seeds import uniforms
 
@@ -99,6 +99,9 @@ class RemoteDecoder:
         def decode() -> None:
             try:
                 future.set_result(self._decode(group))
+            except PromptLengthError:
+                group.text, group.ending = "", "too long"
+                future.set_result(group)
             except BaseException as error:
                 future.set_exception(error)
 
