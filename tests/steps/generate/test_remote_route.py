@@ -76,7 +76,10 @@ def test_answers_serve_other_settings_that_ask_the_same(server, settings_for, tm
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"preview": 1}, "--preview needs the probabilities of all tokens"),
+        (
+            {"preview": 1},
+            "--preview needs the probabilities of all tokens.*; to see some rows first, give --limit 3",
+        ),
         ({"top_k": 30}, "--top-k between 1 and --top-logprobs 20, not 30"),
         ({"top_k": 0}, "not 0"),
     ],

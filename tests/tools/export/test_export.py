@@ -158,6 +158,10 @@ def test_labels_are_numbers_as_losses_take_them(tmp_path, capsys):
     assert rows_of(files["train.jsonl"])[0] == {"sentence1": "one 0", "sentence2": "two", "label": 1}
     assert [row["label"] for row in rows_of(files["validation.jsonl"])] == [0, 1]
     assert json.loads(files["labels.json"]) == ["a", "b", "c"]
+    two = ExportSettings(data=f"{tmp_path / 'in'}:train", form="sentence-transformers")
+    export(two, Run(tmp_path / "two", Progress()))
+    said = capsys.readouterr().err
+    assert "0 is b, 1 is c; ContrastiveLoss takes 1 for pairs that are similar, so exchange" in said
 
 
 def test_each_split_has_its_file(tmp_path):

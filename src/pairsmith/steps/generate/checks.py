@@ -62,7 +62,8 @@ def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
     """Refuse settings that a model behind a server does not support."""
     if settings.preview:
         raise SettingsError(
-            "--preview needs the probabilities of all tokens, which a server does not provide; leave it out"
+            "--preview needs the probabilities of all tokens, which a server does not provide; to see some "
+            "rows first, give --limit 3 for pairs, or --per-input 3 for single texts, and another --out"
         )
     decoding = settings.decoding(task.decoding)
     if decoding.rule != "self-debiasing":

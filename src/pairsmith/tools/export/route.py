@@ -98,7 +98,12 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
             )
     if settings.form == "sentence-transformers" and kind.claim == "label":
         numbers = ", ".join(f"{number} is {name}" for number, name in enumerate(label_names(rows)))
-        run.progress.say(f"labels are written as numbers, as losses take them: {numbers}")
+        advice = (
+            "; ContrastiveLoss takes 1 for pairs that are similar, so exchange the numbers if need be"
+            if len(label_names(rows)) == 2
+            else ""
+        )
+        run.progress.say(f"labels are written as numbers, as losses take them: {numbers}{advice}")
     return _contents(FORMS[settings.form](rows, kind))
 
 
