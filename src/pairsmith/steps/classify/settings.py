@@ -6,7 +6,6 @@ from pydantic import Field, model_validator
 
 from pairsmith.core.fields import Device, Dtype, TextColumn, TextLength, TextsAtOnce, WorkerSettings
 from pairsmith.core.settings import BY_CONTENT
-from pairsmith.methods.quip.tagger_options import SentenceLength
 from pairsmith.steps.evaluate.classification_settings import Classifier, LabelNames, check_names
 
 
@@ -56,4 +55,9 @@ class TagSettings(TextRowSettings):
         "of transformers whose labels are BIO tags.",
         json_schema_extra=BY_CONTENT,
     )
-    max_length: SentenceLength = None
+    max_length: int | None = Field(
+        default=None,
+        ge=8,
+        description="Largest number of tokens of a sentence; longer ones are cut at spaces. Unset: the "
+        "model's own limit.",
+    )
