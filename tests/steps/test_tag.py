@@ -19,6 +19,8 @@ from pairsmith.steps.classify.settings import TagSettings
 from pairsmith.steps.classify.tag import tag
 from pairsmith.steps.training.settings import TrainTaggerSettings
 from pairsmith.steps.training.tagger import train_tagger
+from pairsmith.tools.report.route import report
+from pairsmith.tools.settings import ReportSettings
 
 pytestmark = pytest.mark.slow
 
@@ -158,3 +160,13 @@ def test_both_steps_can_be_planned(student, tagger, tmp_path):
     settings = TagSettings(model="@tagger", data=str(tmp_path / "in.txt"), device="cpu")
     found = planned("tag", settings, {"@tagger": Estimate(1.0, 1, 1, {})}, tagger)
     assert found.rows == {"train": 3}
+
+
+def test_the_page_about_tagged_texts_shows_their_entities(tagger, tmp_path):
+    (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    tag(of(tagger, tmp_path / "in.txt"), Run(tmp_path / "out", Silent()))
+    report(ReportSettings(data=str(tmp_path / "out")), Run(tmp_path / "page", Silent()))
+    page = (tmp_path / "page" / "report.html").read_text(encoding="utf-8")
+    assert "the beach (LOC), A man (PER)" in page
+    assert "Entities of each type" in page
+    assert "Texts and labels" not in page

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from pairsmith.core.errors import FolderError, counted, one_line
@@ -167,6 +168,16 @@ def label_counts(folder: DatasetFolder, most: int | None = None) -> Counter[str]
                 if most is not None and len(counts) > most:
                     return counts
     return counts
+
+
+def entity_types(folder: DatasetFolder) -> Counter[str]:
+    """The number of named entities of each type in a folder that ``tag`` wrote, over all splits."""
+    types: Counter[str] = Counter()
+    for split in folder.splits:
+        for batch in folder.batches(split, ["ner_tags"]):
+            tags = chain.from_iterable(batch["ner_tags"].to_pylist())
+            types.update(tag[2:] for tag in tags if tag.startswith("B-"))
+    return types
 
 
 def record_of(folder: Place) -> dict[str, Any] | None:

@@ -1,10 +1,9 @@
 """The step ``tag``: texts -> words -> the tags of a tagger (Q10) -> the named entities of each text."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from pairsmith.data.schemas import TAGGED_TEXT, Reject
 from pairsmith.models.tagger import TaggedText, Tagger, load_tagger
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate
+from pairsmith.runs.status import entity_types
 from pairsmith.runs.work import Advance
 from pairsmith.steps.classify.settings import TagSettings
 from pairsmith.steps.classify.text_rows import NewRows, Row, with_new_columns
@@ -36,16 +36,6 @@ def tag(settings: TagSettings, run: Run) -> DatasetFolder:
         for name, number in sorted(entity_types(folder).items()):
             run.progress.say(f"  type {left_aligned(one_line(name), 20)} {counted(number, 'entities')}")
     return folder
-
-
-def entity_types(folder: DatasetFolder) -> Counter[str]:
-    """The number of entities of each type in a folder that ``tag`` wrote."""
-    types: Counter[str] = Counter()
-    for split in folder.splits:
-        for batch in folder.batches(split, ["ner_tags"]):
-            tags = chain.from_iterable(batch["ner_tags"].to_pylist())
-            types.update(name[2:] for name in tags if name.startswith("B-"))
-    return types
 
 
 def _load(settings: TagSettings) -> NewRows:

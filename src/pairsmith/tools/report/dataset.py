@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pairsmith.core.errors import counted
 from pairsmith.data.kinds import Row
 from pairsmith.runs import DatasetFolder, Manifest
+from pairsmith.runs.status import entity_types
 from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.report.charts import COLOURS, histogram
 from pairsmith.tools.report.label_texts import similarity_by_label
@@ -73,8 +74,14 @@ def dataset_sections(
     else:
         meanings = label_meanings(folder.manifest.settings)
         yield PageSection("Examples", list(examples(summary, settings, meanings, _ranking(folder.manifest))))
-        yield PageSection("Labels", list(labels(summary, warn)))
-        yield PageSection("Texts and labels", list(similarity_by_label(summary, settings, encoder, warn)))
+        if folder.manifest.step == "tag":
+            types = sorted(entity_types(folder).items())
+            bars = [(shown_text(name, 60), count) for name, count in types]
+            yield PageSection("Entities", [Bars(bars, "Entities of each type", " entities")])
+        else:
+            yield PageSection("Labels", list(labels(summary, warn)))
+        if compared := list(similarity_by_label(summary, settings, encoder, warn)):
+            yield PageSection("Texts and labels", compared)
         if references:
             overlaps = count_overlap(folder, summary.columns, references, settings.examples)
             blocks = list(overlap_blocks(overlaps, folder.rows, summary.columns, warn))

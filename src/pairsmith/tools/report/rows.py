@@ -191,5 +191,12 @@ def row_texts(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def shown_texts(row: Row, columns: Iterable[str]) -> list[tuple[str, str]]:
-    """The texts of a row as the page shows them, each with its column's name."""
-    return [(column_words(name), shown_text(text)) for name, text in row_texts(row, columns)]
+    """The texts of a row as the page shows them, each with its column's name, and its named entities."""
+    texts = [(column_words(name), shown_text(text)) for name, text in row_texts(row, columns)]
+    entities = row.get("entities")
+    if isinstance(entities, list) and all(
+        isinstance(entity, dict) and "type" in entity for entity in entities
+    ):
+        names = (f"{entity.get('text')} ({entity['type']})" for entity in entities)
+        texts.append(("entities", shown_text(", ".join(names) or "none")))
+    return texts
