@@ -19,6 +19,7 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Progress
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.schemas import GradedPair, LabelledText, ScoredPair
+from pairsmith.data.tagged import TaggedSentence
 from pairsmith.methods.dino.options import ClassifierOptions, EncoderOptions
 from pairsmith.methods.quip.tagger_options import TaggerOptions
 from pairsmith.methods.quip.training_options import StudentOptions
@@ -125,6 +126,7 @@ FEW = REVIEWS.decoding.model_copy(update={"per_input": 2})
 QUESTIONS = [GeneratedQuestion(name, "Ann left.", f"{name}?", "Ann", (0, 3), (0, 3)) for name in "ab"]
 SCORED = [ScoredPair(name, name, f"{name} b", float(name == "a")) for name in "abc"]
 LABELLED = [LabelledText(name, f"{name} {label}", label) for name in "abc" for label in ("good", "bad")]
+TAGGED = TaggedSentence(("Ann", "ran"), ("B-PER", "O"))
 RECIPE = """\
 name: own
 steps:
@@ -192,6 +194,10 @@ CALLS = {
         lambda of, how: pairsmith.train_encoder(of("encoder"), SCORED, max_steps=1, **how),
         ["train: 1/1 steps"],
     ),
+    "train_tagger": (
+        lambda of, how: pairsmith.train_tagger(of("student"), [TAGGED], epochs=2, **how),
+        ["train: 2/2 sentences"],
+    ),
 }
 """For each function that may run for longer than some seconds, a call of it, and the bars that it shows."""
 
@@ -240,6 +246,8 @@ def test_what_is_loaded_is_shown_in_one_line(tiny_bert, tiny_gpt2, tmp_path):
     bert, gpt2, asker = str(tiny_bert), str(tiny_gpt2), str(make_asker(tmp_path / "asker"))
     pairsmith.train_classifier(pairsmith.load_encoder(bert, device="cpu"), LABELLED).save(tmp_path / "saved")
     cpu = {"device": "cpu"}
+    student = pairsmith.load_student(bert, fresh_heads=True, **cpu)
+    pairsmith.train_tagger(student, [TAGGED], epochs=1).save(tmp_path / "tagger")
     of_gpt2 = f"TransformersModel({gpt2!r}, dtype=float32, device=cpu)"
     of_bert = f"{bert!r}, max_length=64, dtype=float32, device=cpu"
     shown = {
@@ -271,6 +279,12 @@ def test_what_is_loaded_is_shown_in_one_line(tiny_bert, tiny_gpt2, tmp_path):
                 pairsmith.load_reader(bert, fresh_head=True, perceptrons=True, **cpu),
                 f"Reader(PerceptronReader {of_bert})",
             ),
+        ],
+        "load_tagger": [
+            (
+                pairsmith.load_tagger(tmp_path / "tagger", **cpu),
+                f"Tagger(BertForTokenClassification {of_bert})".replace(bert, str(tmp_path / "tagger")),
+            )
         ],
         "load_student": [
             (

@@ -1498,7 +1498,7 @@ steps:
 
 
 def test_a_fault_in_the_data_of_a_classifier_names_keys_of_the_recipe(tmp_path):
-    (tmp_path / "train.csv").write_text("body,stars\nGood film.,good\n")
+    (tmp_path / "train.csv").write_text("opinion,stars\nGood film.,good\n")
     (tmp_path / "test.csv").write_text("text,label\nGood film.,good\n")
     text = """\
         name: late

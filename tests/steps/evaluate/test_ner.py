@@ -17,6 +17,7 @@ from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsE
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.tagged import TaggedSentence, as_bio, read_tagged
 from pairsmith.methods.quip import names
+from pairsmith.methods.quip.tagger_options import TaggerOptions
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import ner
@@ -168,11 +169,10 @@ def test_each_split_has_a_seed_of_its_own_and_both_tags_of_a_type(student, data,
     assert seen == [0, 1]
     monkeypatch.undo()
     taggers = []
-    monkeypatch.setattr(names, "tag_sentences", lambda tagger, *_: taggers.append(tagger))
     begun = [TaggedSentence(("Ann", "ran"), ("B-PER", "O"))]
     for seed in (0, 1):
         encoder = load_token_encoder(student, device="cpu")
-        names.tag_after_training(encoder, begun, begun, None, names.TaggerOptions(epochs=1), seed=seed)
+        taggers.append(names.train_on_sentences(encoder, begun, None, TaggerOptions(epochs=1), seed=seed))
     assert [tagger.tags for tagger in taggers] == [["O", "B-PER", "I-PER"]] * 2
     assert not torch.equal(taggers[0].rows, taggers[1].rows)
 
