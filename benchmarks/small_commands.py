@@ -106,9 +106,9 @@ def write_inputs(folder: Path) -> None:
     (folder / "labelled.tsv").write_text("\n".join(labelled) + "\n", encoding="utf-8")
     opinions = [f"{('A bad', 'A good')[i % 2]} film. {sentences[i]}\t{i % 2}" for i in range(20)]
     (folder / "opinions.tsv").write_text("\n".join(["sentence\tlabel", *opinions]) + "\n", encoding="utf-8")
-    tagged = [
-        f"Ann B-PER\nHill{i} I-PER\nof O\nBrook{i} B-LOC\n"
-        + "".join(f"{word} O\n" for word in sentences[i].split())
-        for i in range(20)
-    ]
+    tagged = []  # the place of a person's name cannot be learned, so that F1 is neither 0 nor 100
+    for i, sentence in enumerate(sentences[:20]):
+        words = sentence.split()
+        tags = {i % 4: "B-PER", len(words) - 1: "B-LOC"}
+        tagged.append("".join(f"{word} {tags.get(place, 'O')}\n" for place, word in enumerate(words)))
     (folder / "names.conll").write_text("\n".join(tagged) + "\n", encoding="utf-8")

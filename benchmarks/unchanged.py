@@ -5,12 +5,14 @@
 The programs of each commit and of the working tree run the commands of small_commands.py, on one thread and
 in fixed number formats, with MiniLM, SmolLM2 and its first six layers. Each command reads what earlier
 commands of its own commit wrote, so a difference also shows in the commands after it. DIR keeps what was run:
-a second start runs only the commands that are missing there.
+a second start runs only the commands that are missing there, or with --only those of them that are named,
+and compares all. After a change of the working tree give another DIR.
 """
 
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,16 +62,15 @@ def main() -> None:
     work = args.work.resolve()
     present = work / "present"
     write_six_layers(work / "smollm2-six")
-    if refused := run_all(EXAMPLES.parent / "src", present, args.only):
-        raise SystemExit(f"the working tree refuses {refused}")
-    compared = {name: amounts(present / name) for name in args.only}
+    if any(refusals := run_all(EXAMPLES.parent / "src", present, args.only).values()):
+        raise SystemExit(f"the working tree refuses a command: {' '.join(refusals)}")
+    compared = {name: amounts(present / name) for name in COMMANDS if (present / name).is_dir()}
     results: dict[str, dict[str, Any]] = {}
     for commit in args.since:
         folder = work / commit
-        refused = run_all(source(commit, folder), folder, args.only)
         results[commit] = {
-            name: {"refused": refused[name]} if name in refused else verdict(folder / name, present / name)
-            for name in args.only
+            name: {"refused": refusal} if refusal else verdict(folder / name, present / name)
+            for name, refusal in run_all(source(commit, folder), folder, args.only).items()
         }
         write(args.json, {"commands": COMMANDS, "compared": compared, "results": results})
         others = {name: found for name, found in results[commit].items() if found != "same"}
@@ -88,34 +89,41 @@ def source(commit: str, folder: Path) -> Path:
 
 
 def run_all(source: Path, folder: Path, names: list[str]) -> dict[str, str]:
-    """Run the commands in ``folder`` with the program in ``source``; the last line of those that fail."""
+    """Run commands in ``folder`` with the program in ``source``, and say why each that ever ran there failed.
+
+    The reason is the last line of its output; it is empty for commands that did not fail.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     write_inputs(folder)
+    codes = {name: folder / f"{name}.exit" for name in COMMANDS}
     words = {
         name: [*COMMANDS[name].split(), "--quiet", "--out", name]
         for name in names
-        if not (folder / f"{name}.exit").is_file()
+        if not codes[name].is_file()
     }
-    environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(source)}
-    runner = [sys.executable, "-c", RUNNER, json.dumps(words)]
-    subprocess.run(runner, cwd=folder, check=True, env={**os.environ, **environment})
-    return {
-        name: (folder / f"{name}.log").read_text(encoding="utf-8").strip().splitlines()[-1]
-        for name in names
-        if (folder / f"{name}.exit").read_text(encoding="utf-8") != "0"
-    }
+    if words:
+        environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(source)}
+        runner = [sys.executable, "-c", RUNNER, json.dumps(words)]
+        subprocess.run(runner, cwd=folder, check=True, env={**os.environ, **environment})
+    ran = {name: code.read_text(encoding="utf-8") for name, code in codes.items() if code.is_file()}
+    logs = {name: (folder / f"{name}.log").read_text(encoding="utf-8") for name in ran}
+    return {name: "" if code == "0" else logs[name].strip().splitlines()[-1] for name, code in ran.items()}
 
 
-def files(folder: Path) -> dict[str, Path]:
-    """The files that are compared, by their places in ``folder``."""
-    found = sorted(path for pattern in COMPARED for path in folder.rglob(pattern))
-    return {path.relative_to(folder).as_posix(): path for path in found}
+def files(folder: Path) -> dict[str, list[Path]]:
+    """The files that are compared, by their places in ``folder``; those of several shards stand together."""
+    places: dict[str, list[Path]] = {}
+    for path in sorted(path for pattern in COMPARED for path in folder.rglob(pattern)):
+        name = re.sub(r"-\d+(?=\.parquet$)", "", path.relative_to(folder).as_posix())
+        places.setdefault(name, []).append(path)
+    return places
 
 
-def content(path: Path) -> Any:
-    """The rows, tensors or figures of a file."""
+def content(paths: list[Path]) -> Any:
+    """The rows, tensors or figures of a file, or of the files of several shards."""
+    path = paths[0]
     if path.suffix == ".parquet":
-        return pq.read_table(path).to_pylist()
+        return [row for shard in paths for row in pq.read_table(shard).to_pylist()]
     if path.suffix == ".safetensors":
         return load_file(path)
     text = path.read_text(encoding="utf-8")
@@ -127,16 +135,12 @@ def content(path: Path) -> Any:
 
 
 def amounts(folder: Path) -> dict[str, int]:
-    """The number of rows, tensors or figures in each file."""
-    contents = {name: content(path) for name, path in files(folder).items()}
-    return {
-        name: len(list(leaves(value))) if name.endswith("results.json") else len(value)
-        for name, value in contents.items()
-    }
+    """The number of values by file."""
+    return {name: len(list(leaves(content(paths)))) for name, paths in files(folder).items()}
 
 
 def leaves(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Each text, number or tensor in a value, with its keys and positions."""
+    """Each value that is compared, a text, number or tensor, with its keys and positions."""
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(inner, f"{where}.{key}")
@@ -152,7 +156,7 @@ def verdict(old: Path, new: Path) -> Any:
         for name in sorted(before.keys() ^ after.keys())
     }
     for name in sorted(before.keys() & after.keys()):
-        if before[name].read_bytes() != after[name].read_bytes():
+        if [path.read_bytes() for path in before[name]] != [path.read_bytes() for path in after[name]]:
             difference = differences(dict(leaves(content(before[name]))), dict(leaves(content(after[name]))))
             differing |= {name: difference} if difference else {}
     return {"differs": differing} if differing else "same"
