@@ -206,7 +206,10 @@ STEPS: StepTable = {
         InfuseSettings,
         "pairsmith.steps.training.student:infuse",
         "Train an encoder whose token vectors answer questions.",
-        next_commands=("pairsmith evaluate qa --model {out} --data QUESTIONS --out {out}-measured",),
+        next_commands=(
+            "pairsmith evaluate qa --model {out} --data QUESTIONS --out {out}-measured",
+            "pairsmith train-tagger --base {out} --data TAGGED.conll --out {out}-tagger",
+        ),
     ),
     "train-tagger": Step(
         TrainTaggerSettings,

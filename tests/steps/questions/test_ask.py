@@ -309,12 +309,15 @@ def test_passages_are_runs_of_sentences_within_the_models_limit(asker):
 
 
 def test_a_text_that_stands_there_twice_is_asked_about_once(asker, tmp_path, capsys):
-    path = tmp_path / "texts.txt"
-    path.write_text(f"{document(0)}\n{document(1)}\n{document(0)}\n")
+    path = tmp_path / "texts.jsonl"
+    texts = [document(0), document(1), " ", document(0)]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     folder = ask(settings(asker, path, tries=1), Run(tmp_path / "out", Progress()))
     rows = folder.table().to_pylist()
     assert len({row["id"] for row in rows}) == len(rows)
-    assert "1 repeated text left out" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "1 repeated text left out" in said
+    assert "1 blank text left out" in said
 
 
 def test_scores_that_are_no_numbers_are_told(asker):

@@ -161,7 +161,9 @@ def questions_for(types: Sequence[str], own: Mapping[str, str] | None = None) ->
     for name in types:
         question = by_type.get(_type(name)) or by_type.get(_OTHER_NAMES.get(_type(name), ""))
         if question is None:
-            raise SettingsError(f"no question for the type {name!r}; {known_names_hint(name, by_type)}")
+            raise SettingsError(
+                f"no question for the type {name!r}; {known_names_hint(name, by_type.keys() - {'o'})}"
+            )
         questions[name] = question
     return questions
 

@@ -101,7 +101,9 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
     )
     refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column), opened=open_passages)
     shown_examples(settings)  # so that too few are told before the folder is begun
-    count, repeated = _counts(settings)
+    count, repeated, blank = _counts(settings)
+    if blank:
+        run.progress.say(f"{counted(blank, 'blank texts')} left out")
     if repeated:
         run.progress.say(
             f"{counted(repeated, 'repeated texts')} left out; questions are generated once for each text"
@@ -162,13 +164,13 @@ def identity_of(settings: AskSettings, kind: GeneratorKind, models: Mapping[str,
     return Identity.of("ask", deciding, inputs, models)
 
 
-def _counts(settings: AskSettings) -> tuple[int, int]:
-    """The number of distinct texts, and the number of texts that repeat one of them."""
-    distinct, total = set[int](), 0
-    for document in _all_texts(settings):
+def _counts(settings: AskSettings) -> tuple[int, int, int]:
+    """The number of distinct texts, of texts that repeat one of them, and of rows with a blank text."""
+    distinct, total, blank = set[int](), 0, list[str]()
+    for document in _all_texts(settings, blank.append):
         total += 1
         distinct.add(stream_key(document.text))
-    return len(distinct), total - len(distinct)
+    return len(distinct), total - len(distinct), len(blank)
 
 
 def texts(settings: AskSettings) -> Iterator[Document]:
@@ -181,12 +183,17 @@ def texts(settings: AskSettings) -> Iterator[Document]:
             yield document
 
 
-def _all_texts(settings: AskSettings) -> Iterator[Document]:
-    """Yield all texts; the group of a text is the number of its source among ``inputs``."""
+def _all_texts(
+    settings: AskSettings, on_blank: Callable[[str], object] = lambda _: None
+) -> Iterator[Document]:
+    """Yield all texts; the group of a text is the number of its source among ``inputs``.
+
+    ``on_blank`` is called with the location of each row with a blank text.
+    """
     remedy, keep = naming_texts("column"), kept(settings)
     for number, source in enumerate(settings.inputs):
         for document in read_documents(
-            open_passages(source), column=settings.column, keep=keep, remedy=remedy
+            open_passages(source), column=settings.column, keep=keep, remedy=remedy, on_blank=on_blank
         ):
             yield document._replace(group=str(number))
 
