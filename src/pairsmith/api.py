@@ -26,7 +26,7 @@ from pairsmith.core.validation import checked_options, refuse_options_of_steps
 from pairsmith.data.labelled_texts import LabelledTexts, label_name, spelled_as
 from pairsmith.data.schemas import SCORED_PAIR, GradedPair, LabelledPair, LabelledText, ScoredPair, to_table
 from pairsmith.data.sts import StsSuite, read_sts
-from pairsmith.data.tagged import TaggedSentence, read_tagged
+from pairsmith.data.tagged import TaggedSentence, checked_sentence, read_tagged
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.classifier import train_classifier_on
 from pairsmith.methods.dino.encoder import train_encoder_on
@@ -40,7 +40,7 @@ from pairsmith.methods.quip.tagger_options import TaggerOptions
 from pairsmith.models.classifier import TextClassifier
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.span_encoder import SpanEncoder
-from pairsmith.models.tagger import Tagger, tagger_of
+from pairsmith.models.tagger import Tagger, check_for_tagger, tagger_of
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.training.settings import TrainEncoderSettings
@@ -259,10 +259,16 @@ def train_tagger(
     how, seed = checked_options("train_tagger", TaggerOptions, options), checked_whole_number(seed, "seed")
     if start not in ("questions", "random"):
         raise SettingsError(f"start must be questions or random, not {start!r}")
+    if start == "random" and questions:
+        raise SettingsError("questions has no effect with start='random'; leave one of them out")
+    check_for_tagger(student)
     if isinstance(sentences, str | Path):
         rows = read_tagged(str(sentences))
     else:
-        rows = checked_rows(sentences, "sentences", TaggedSentence)
+        rows = [
+            checked_sentence(f"sentences[{number}]", row.words, row.tags)
+            for number, row in enumerate(checked_rows(sentences, "sentences", TaggedSentence))
+        ]
     types = types_of(rows)
     if not types:
         raise InputError("sentences has no sentence with an entity; give others")

@@ -1,20 +1,27 @@
 """Taggers: saved and loaded, beside transformers' own pipeline, and on texts as people write them."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 from tests.reader import make_roberta
 from tests.tagged_sentences import SENTENCES, make_student
-from transformers import AutoModelForTokenClassification, AutoTokenizer, pipeline
+from transformers import (
+    AutoModel,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    ModernBertConfig,
+    pipeline,
+)
 
 import pairsmith
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.data.tagged import TaggedSentence
 from pairsmith.methods.quip.names import train_on_sentences
 from pairsmith.methods.quip.tagger_options import TaggerOptions
-from pairsmith.models.tagger import NamedEntity, TaggedText, Words, load_tagger, tagger_of
+from pairsmith.models.tagger import NamedEntity, TaggedText, Words, check_for_tagger, load_tagger, tagger_of
 from pairsmith.models.token_vectors import load_token_encoder
 
 pytestmark = pytest.mark.slow
@@ -161,3 +168,59 @@ def test_in_python_a_student_becomes_a_tagger(tiny_bert, tmp_path):
         pairsmith.train_tagger(student, SENTENCES, start="x")
     with pytest.raises(SettingsError, match="train_tagger: epoch: unknown key"):
         pairsmith.train_tagger(student, SENTENCES, epoch=2)
+
+
+def test_a_model_with_other_layers_is_refused_before_it_is_trained(tmp_path):
+    sizes = {"vocab_size": 90, "hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
+    config = ModernBertConfig(num_hidden_layers=1, pad_token_id=0, bos_token_id=1, eos_token_id=2, **sizes)
+    network = AutoModel.from_config(config)
+    bert = load_token_encoder("pairsmith:tiny", device="cpu", max_length=60)
+    with pytest.raises(ModelError, match="no tagger of a model of type modernbert can be saved"):
+        check_for_tagger(replace(bert, model=network))
+    with pytest.raises(ModelError, match="trained in float32; load the model so, not in torch.bfloat16"):
+        check_for_tagger(load_token_encoder("pairsmith:tiny", device="cpu", dtype="bfloat16"))
+
+
+def test_the_longest_sentence_of_the_training_is_that_of_the_saved_tagger(tiny_bert, tmp_path):
+    encoder = load_token_encoder(str(tiny_bert), device="cpu", max_length=20)
+    tagger_of(encoder, ["O", "B-X", "I-X"], torch.zeros(3, 16)).save(tmp_path)
+    assert load_tagger(tmp_path, device="cpu").max_length == 20
+
+
+@pytest.mark.parametrize("text", ["dogs," * 60, "東" * 90, "....," * 30, "dogs " * 60], ids=range(4))
+def test_every_word_of_a_long_text_is_read_with_or_without_spaces(trained, tmp_path, text):
+    trained[1].save(tmp_path)
+    tagger = load_tagger(tmp_path, device="cpu", max_length=12)
+    parts = tagger._sentences(text)
+    assert "".join(text[start:end] for part in parts for start, end in part) == text.replace(" ", "")
+    words = Words.of(tagger, [[text[start:end] for start, end in part] for part in parts])
+    assert len(words.word) == sum(map(len, parts))
+
+
+def test_a_training_that_diverges_says_so_and_a_batch_without_tokens_is_passed_over(tiny_bert):
+    nothing = TaggedSentence(("\u200b",), ("O",))
+    fast = TaggerOptions(epochs=2, learning_rate=1e-2, batch_size=1)
+    encoder = load_token_encoder(str(tiny_bert), device="cpu")
+    train_on_sentences(encoder, [*SENTENCES, nothing], None, fast, seed=1)
+    with torch.no_grad():
+        next(encoder.model.parameters()).fill_(torch.nan)
+    with pytest.raises(ModelError, match="the training diverged: try a smaller learning rate"):
+        train_on_sentences(encoder, SENTENCES, None, fast, seed=1)
+
+
+def test_what_is_no_sentence_is_refused(trained, tiny_bert, tmp_path):
+    tagger = trained[1]
+    for wrong in ("London", [["London", 3]], ["I", "live"]):
+        with pytest.raises(InputError, match=r"sentences\[\d\] must be a list of words"):
+            tagger.tag_words(wrong)
+    student = pairsmith.load_student(make_student(tiny_bert, tmp_path), device="cpu")
+    for sentence, message in (
+        (TaggedSentence(("A", "b"), ("PER", "O")), "sentences.0.: the tag 'PER' is not a BIO tag"),
+        (TaggedSentence(("A", "b"), ("O",)), "sentences.0.: 2 words and 1 tags"),
+    ):
+        with pytest.raises(InputError, match=message):
+            pairsmith.train_tagger(student, [sentence])
+    with pytest.raises(SettingsError, match="expected a question as text for each type"):
+        pairsmith.train_tagger(student, SENTENCES, questions={"PER": " "})
+    with pytest.raises(SettingsError, match="questions has no effect with start='random'"):
+        pairsmith.train_tagger(student, SENTENCES, start="random", questions={"PER": "Who ?"})

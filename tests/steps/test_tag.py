@@ -3,15 +3,17 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
+from tests.heard import Heard
 from tests.planned import planned
 from tests.tagged_sentences import SENTENCES, make_student
 
 from pairsmith.cli.app import main
 from pairsmith.core.errors import InputError, ModelError, SettingsError
 from pairsmith.core.progress import Silent
-from pairsmith.data.tagged import read_tagged
+from pairsmith.data.tagged import TaggedSentence, read_tagged
 from pairsmith.models.tagger import load_tagger
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
@@ -57,10 +59,10 @@ def of(model, data, **more):
     return TagSettings(**{"model": model, "data": str(data), "device": "cpu", **more})
 
 
-def test_the_tagger_that_is_saved_is_the_one_that_the_evaluation_trains(student, tagger, tmp_path):
+def test_the_tagger_that_is_saved_has_learned_the_sentences(tagger):
     found = load_tagger(tagger, device="cpu")
     assert found.tag_words([row.words for row in SENTENCES]) == [list(row.tags) for row in SENTENCES]
-    card = (tmp_path.__class__(tagger) / "README.md").read_text()
+    card = (Path(tagger) / "README.md").read_text()
     assert "pipeline_tag: token-classification" in card
     assert "| the layer that predicts tags began | from questions |" in card
     assert "| types of entities | LOC, PER |" in card
@@ -138,6 +140,14 @@ def test_what_cannot_be_learned_or_used_is_refused_before_anything_is_written(st
     with pytest.raises(ModelError, match="has no head for token classification"):
         tag(of(str(tiny_bert), tmp_path / "in.txt"), Run(tmp_path / "never", Silent()))
     assert not out.exists()
+
+
+def test_a_row_that_is_too_long_to_be_one_sentence_is_told(student, tmp_path):
+    heard = Heard()
+    long = TaggedSentence(("man",) * 40, ("B-PER",) * 40)
+    data = write(tmp_path / "few.conll", [*SENTENCES, long])
+    train_tagger(learning(student, data, epochs=1, max_length=16), Run(tmp_path / "out", heard))
+    assert any(line.startswith("of 1 sentence only the beginning is learned") for line in heard.lines)
 
 
 def test_any_encoder_begins_at_random_and_own_questions_are_used(student, tiny_bert, tmp_path):

@@ -68,7 +68,7 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
             (where, words, [tag if tag == OUTSIDE else f"I-{tag}" for tag in tags])
             for where, words, tags in tagged
         ]
-    return [_sentence(where, words, tags) for where, words, tags in tagged]
+    return [checked_sentence(where, words, tags) for where, words, tags in tagged]
 
 
 def _is_io(tags: Set[str]) -> bool:
@@ -97,6 +97,10 @@ def tags_beside(words: Place) -> Place:
 
 def _beside(path: Place) -> _Lines:
     name, other = display_name(path), tags_beside(path)
+    if size_of(other) is None:
+        raise InputError(
+            f"{path} has only words; put their tags into {other}, or give a file in CoNLL's format"
+        )
     words, tags = ([_fields(line) for _, line in read_lines(file)] for file in (path, other))
     if len(words) != len(tags):
         raise InputError(
@@ -193,7 +197,8 @@ def _fields(line: str) -> list[str]:
     return [field for field in _BLANKS.split(line) if field] if line.strip() else []
 
 
-def _sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSentence:
+def checked_sentence(where: str, words: Sequence[str], tags: Sequence[str]) -> TaggedSentence:
+    """A sentence with its tags in BIO; an ``InputError`` if a word has no tag, or one of no scheme."""
     if len(words) != len(tags):
         raise InputError(f"{where}: {len(words)} words and {len(tags)} tags; each word needs one tag")
     tags = [_BIOES.sub(lambda match: _BIO_PREFIXES[match[1]] + match[2], tag) for tag in tags]

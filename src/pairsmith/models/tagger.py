@@ -17,14 +17,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pairsmith.core.arguments import checked_texts, model_name
-from pairsmith.core.errors import ModelError, joined_names
-from pairsmith.core.model_files import quiet_loading
+from pairsmith.core.errors import InputError, ModelError, joined_names
+from pairsmith.core.model_files import META, quiet_loading
 from pairsmith.data.tagged import BIO_TAG, OUTSIDE, as_bio
-from pairsmith.data.text.windows import TextPart, passage_limit, split_sentences, token_count, windows
+from pairsmith.data.text.windows import passage_limit, split_sentences
 from pairsmith.data.text.words import word_spans
 from pairsmith.models.encode import batches_by_length, moved, tokens_at_once
 from pairsmith.models.heads import Loading, load_with_head
+from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.token_vectors import TokenEncoder, start_tokens
+
+Span = tuple[int, int]
+"""The start and end of a word in a text, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class TaggedText:
     """A text as words, in order: ``spans`` has the start and end of each word, ``tags`` its BIO tag."""
 
     text: str
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[Span, ...]
     tags: tuple[str, ...]
 
     @property
@@ -54,7 +58,7 @@ class TaggedText:
     def entities(self) -> list[NamedEntity]:
         """The named entities, each of which begins at a tag B- and goes on over the tags I- after it."""
         found: list[NamedEntity] = []
-        for (start, end), tag in zip(self.spans, self.tags, strict=True):
+        for (start, end), tag in zip(self.spans, as_bio(self.tags), strict=True):
             if tag.startswith("I-"):
                 start = found.pop().start
             if tag != OUTSIDE:
@@ -77,7 +81,14 @@ class Tagger(TokenEncoder):
 
         A word gets the tag O if it has no token of its own, such as a zero-width space, or lies beyond
         ``max_length`` tokens. ``advance`` is called with a number of sentences, each time some were tagged.
+
+        Raises:
+            InputError: a sentence is no list of texts.
+            ModelError: a score is not finite.
         """
+        for number, words in enumerate(sentences):
+            if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+                raise InputError(f"sentences[{number}] must be a list of words, each of them a text")
 
         def scores(words: Words) -> Tensor:
             logits: Tensor = self.model(**moved(words.features, self.model.device)).logits
@@ -88,7 +99,7 @@ class Tagger(TokenEncoder):
     def tag_texts(self, texts: Iterable[str]) -> list[TaggedText]:
         """The words and BIO tags of n texts, in their order; a text may be blank."""
         texts = checked_texts(texts, "texts")
-        sentences = [self._sentences(text) for text in texts]  # of each text; each sentence as spans of words
+        sentences = [self._sentences(text) for text in texts]
         words = [
             [text[start:end] for start, end in spans]
             for text, parts in zip(texts, sentences, strict=True)
@@ -112,23 +123,33 @@ class Tagger(TokenEncoder):
             self.model.save_pretrained(str(folder), state_dict=kept)
             self.tokenizer.save_pretrained(str(folder))
 
-    def _sentences(self, text: str) -> list[list[tuple[int, int]]]:
-        """The start and end of each word of each sentence; a sentence that is too long is cut at spaces."""
-        limit = passage_limit(self.tokenizer, self.max_length, self.max_length)
-
-        def length(part: str) -> int:
-            return token_count(" ".join(part[slice(*span)] for span in word_spans(part)), self.tokenizer)
-
-        sentences: list[list[tuple[int, int]]] = []
+    def _sentences(self, text: str) -> list[list[Span]]:
+        """The start and end of each word of each sentence; those that are too long are cut."""
+        sentences: list[list[Span]] = []
         for sentence in split_sentences(text):
-            # No token is shorter than a byte, so that short sentences need not be measured.
-            short = len(sentence.text.encode()) <= limit
-            for part in [TextPart(sentence.text, 0)] if short else windows(sentence.text, limit, length):
-                start = sentence.start + part.start
-                spans = [(start + begin, start + end) for begin, end in word_spans(part.text)]
-                if spans:
-                    sentences.append(spans)
+            spans = [
+                (sentence.start + start, sentence.start + end) for start, end in word_spans(sentence.text)
+            ]
+            sentences += self._parts(text, spans) if spans else []
         return sentences
+
+    def _parts(self, text: str, spans: list[Span]) -> list[list[Span]]:
+        """The words of a sentence in as few parts as the model can read at once."""
+        limit = passage_limit(self.tokenizer, self.max_length, self.max_length)
+        words = [text[start:end] for start, end in spans]
+        # A word has no more tokens than bytes, and one for the space before it.
+        if sum(len(word.encode()) + 1 for word in words) <= limit:
+            return [spans]
+        tokens = self.tokenizer([f" {word}" for word in words], add_special_tokens=False)["input_ids"]
+        parts: list[list[Span]] = []
+        room = 0
+        for span, count in zip(spans, map(len, tokens), strict=True):
+            if count > room or not parts:
+                parts.append([])
+                room = limit
+            parts[-1].append(span)
+            room -= count
+        return parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,31 +230,58 @@ def predicted_tags(
     return [as_bio(sentence_tags) for sentence_tags in predicted]
 
 
+def check_for_tagger(encoder: TokenEncoder | SpanEncoder) -> None:
+    """Raise a ``ModelError`` if no tagger can be made of this encoder; called before it is trained.
+
+    Its weights must be float32, and transformers must be able to open the tagger.
+    """
+    tokens = encoder.tokens if isinstance(encoder, SpanEncoder) else encoder
+    if tokens.model.dtype != torch.float32:
+        raise ModelError(f"a tagger is trained in float32; load the model so, not in {tokens.model.dtype}")
+    _without_weights(tokens, [OUTSIDE])
+
+
 def tagger_of(encoder: TokenEncoder, tags: Sequence[str], rows: Tensor) -> Tagger:
     """A tagger of an encoder and the rows of a linear layer without bias, ``(k, d)``, one for each tag.
 
-    The tagger shares the encoder's weights. Raises a ``ModelError`` if transformers has no token
-    classification for models of the encoder's type.
+    The tagger shares the encoder's weights. Raises a ``ModelError`` as ``check_for_tagger`` does.
     """
-    from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, AutoModelForTokenClassification
-
-    config = deepcopy(encoder.model.config)
-    config.id2label, config.label2id = dict(enumerate(tags)), {tag: at for at, tag in enumerate(tags)}
-    if type(config) not in MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING:
-        raise ModelError(
-            f"transformers has no token classification for models of type {config.model_type}, so that the "
-            "tagger cannot be saved; give BERT, RoBERTa or the like"
-        )
-    with torch.device("meta"):  # the weights are replaced by those of the encoder and of ``rows``
-        network = AutoModelForTokenClassification.from_config(config)
+    network, head = _without_weights(encoder, tags)
     setattr(network, network.base_model_prefix, encoder.model)
-    (head,) = [name for name, part in network.named_children() if isinstance(part, nn.Linear)]
     linear = nn.Linear(rows.shape[1], len(tags), device=rows.device)
     with torch.no_grad():
         linear.weight.copy_(rows)
         linear.bias.zero_()
     setattr(network, head, linear)
+    encoder.tokenizer.model_max_length = encoder.max_length  # saved with it, for the texts to tag
     return Tagger(network.eval(), encoder.tokenizer, encoder.max_length)
+
+
+def _without_weights(encoder: TokenEncoder, tags: Sequence[str]) -> tuple[Any, str]:
+    """The model of transformers for token classification with such an encoder, and the name of its head.
+
+    Its weights are on the device ``meta``. It must have the encoder and a linear layer, and nothing between.
+    """
+    from transformers import MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING, AutoModelForTokenClassification
+
+    config = deepcopy(encoder.model.config)
+    config.id2label, config.label2id = dict(enumerate(tags)), {tag: at for at, tag in enumerate(tags)}
+    if type(config) in MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING:
+        with torch.device(META):
+            network = AutoModelForTokenClassification.from_config(config)
+        body = network.base_model_prefix
+        heads = [name for name, part in network.named_children() if name != body and list(part.parameters())]
+        if len(heads) == 1 and isinstance(getattr(network, heads[0]), nn.Linear):
+            names = (
+                {name for name in part.state_dict() if not name.startswith("pooler.")}
+                for part in (getattr(network, body), encoder.model)
+            )
+            if next(names) == next(names):
+                return network, heads[0]
+    raise ModelError(
+        f"no tagger of a model of type {config.model_type} can be saved for transformers, which would have "
+        "other layers than the encoder and a linear layer; give BERT, RoBERTa or the like"
+    )
 
 
 def load_tagger(model: str | Path, **how: Unpack[Loading]) -> Tagger:
@@ -243,7 +291,7 @@ def load_tagger(model: str | Path, **how: Unpack[Loading]) -> Tagger:
         model: a folder that ``train-tagger`` or a tagger's ``save`` wrote, or a folder or Hub id of a token
             classification model of transformers whose labels are BIO tags.
         how: ``device`` and ``dtype`` as for ``load_encoder``; ``max_length``, the longest sentence in tokens,
-            including special tokens. Longer sentences are cut.
+            including special tokens. Longer sentences of a text are cut into several.
 
     Returns:
         The tagger. For n texts, ``find_entities`` returns n lists of named entities, and ``tag_texts`` the
@@ -266,4 +314,4 @@ def load_tagger(model: str | Path, **how: Unpack[Loading]) -> Tagger:
 
 def list_of_tags(config: Any) -> list[str]:
     """The labels of a model with this configuration, in the order of their numbers."""
-    return [str(config.id2label[number]) for number in range(config.num_labels)]
+    return [str(config.id2label.get(number)) for number in range(config.num_labels)]

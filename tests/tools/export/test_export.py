@@ -17,6 +17,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.schemas import LABELLED_PAIR, MINED_ANSWER, LabelledPair, MinedAnswer, ScoredPair
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import read_questions
+from pairsmith.data.tagged import read_tagged
 from pairsmith.runs import Run
 from pairsmith.tools.export.route import export
 from pairsmith.tools.settings import ExportSettings
@@ -431,3 +432,25 @@ def test_scores_that_are_no_labels_make_no_buttons(tmp_path):
         SettingsError, match="makes a button for each score, but these rows have 30 different"
     ):
         exported(tmp_path, lines(tmp_path / "rows.jsonl", rows), "label-studio")
+
+
+@pytest.mark.parametrize("words", [["New York"], [""], ["-DOCSTART-"]])
+def test_words_that_conll_cannot_hold_are_refused(tmp_path, words):
+    (tmp_path / "in.jsonl").write_text(json.dumps({"tokens": words, "ner_tags": ["B-LOC"]}) + "\n")
+    with pytest.raises(InputError, match=rf"row 1: a file in CoNLL's format cannot hold {words[0]!r}"):
+        exported(tmp_path, tmp_path / "in.jsonl", "conll")
+
+
+def test_words_and_tags_in_conll_are_read_back(tmp_path):
+    rows = [
+        {"tokens": ["Ann", "ran"], "ner_tags": ["B-PER", "O"]},
+        {"tokens": ["Rome"], "ner_tags": ["B-LOC"]},
+    ]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert exported(tmp_path, tmp_path / "in.jsonl", "conll") == {
+        "train.conll": "Ann B-PER\nran O\n\nRome B-LOC\n\n"
+    }
+    read = read_tagged(str(tmp_path / "out" / "train.conll"))
+    assert [(list(row.words), list(row.tags)) for row in read] == [
+        (row["tokens"], row["ner_tags"]) for row in rows
+    ]

@@ -154,8 +154,10 @@ def questions_for(types: Sequence[str], own: Mapping[str, str] | None = None) ->
 
     A type's question is that of ``own`` or, if ``own`` lacks the type, that of ``TYPE_QUESTIONS``. Types are
     looked up without regard to case, and a hyphen counts as an underscore. Raises a ``SettingsError`` if a
-    type has no question.
+    type has no question, or a question of ``own`` is blank.
     """
+    if not all(isinstance(question, str) and question.strip() for question in (own or {}).values()):
+        raise SettingsError("expected a question as text for each type, such as PER: Who is it?")
     by_type = {_type(name): question for name, question in [*TYPE_QUESTIONS.items(), *(own or {}).items()]}
     questions = {"O": by_type["o"]}
     for name in types:
@@ -252,13 +254,17 @@ def train_tagger(
                 batch = [sentences[row] for row in rows]
                 words = Words.of(tagger.encoder, [sentence.words for sentence in batch])
                 places = zip(words.sentence.tolist(), words.word.tolist(), strict=True)
-                gold = torch.tensor([number[batch[sentence].tags[word]] for sentence, word in places])
-                scores = tagger(words)
-                loss = nn.functional.cross_entropy(scores.float(), gold.to(scores.device))
-                optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
-                nn.utils.clip_grad_norm_(tagger.parameters(), LARGEST_NORM)
-                optimizer.step()
-                schedule.step()
+                tags = [number[batch[sentence].tags[word]] for sentence, word in places]
+                if tags:  # else no word of the batch has a token
+                    scores = tagger(words)
+                    gold = torch.tensor(tags, device=scores.device)
+                    loss = nn.functional.cross_entropy(scores.float(), gold)
+                    if not torch.isfinite(loss):
+                        raise ModelError("the training diverged: try a smaller learning rate")
+                    optimizer.zero_grad()
+                    loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
+                    nn.utils.clip_grad_norm_(tagger.parameters(), LARGEST_NORM)
+                    optimizer.step()
+                    schedule.step()
                 advance(len(batch))
     tagger.eval()

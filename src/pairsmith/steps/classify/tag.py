@@ -7,6 +7,7 @@ from itertools import islice
 
 import pyarrow as pa
 
+from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import counted, one_line
 from pairsmith.core.text_width import left_aligned
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
@@ -20,6 +21,9 @@ from pairsmith.steps.classify.settings import TagSettings
 from pairsmith.steps.classify.text_rows import NewRows, Row, with_new_columns
 from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate, timed
 from pairsmith.steps.shared import load_options, named, refuse_sources
+
+_AT_ONCE = 100
+"""Number of texts that are tagged at once, between two updates of the progress."""
 
 
 def tag(settings: TagSettings, run: Run) -> DatasetFolder:
@@ -52,10 +56,13 @@ def _tagged(
     advance: Advance,
 ) -> tuple[list[Row], list[Reject]]:
     """The rows of texts; there are no rejects."""
-    with named(model):
-        tagged = tagger.tag_texts([row.text for row in texts])
-    advance(len(texts))
-    return [columns_of(row) | _columns(text) for row, text in zip(texts, tagged, strict=True)], []
+    rows = list[Row]()
+    for batch in in_batches(texts, _AT_ONCE):
+        with named(model):
+            tagged = tagger.tag_texts([row.text for row in batch])
+        rows += [columns_of(row) | _columns(text) for row, text in zip(batch, tagged, strict=True)]
+        advance(len(batch))
+    return rows, []
 
 
 def _columns(tagged: TaggedText) -> Row:

@@ -4,10 +4,10 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pairsmith.core.citations import QUIP
-from pairsmith.core.errors import InputError, ModelError, SettingsError, joined_names
+from pairsmith.core.errors import InputError, ModelError, SettingsError, counted, joined_names
 from pairsmith.core.model_names import resolve_model
 from pairsmith.core.paths import Place, place
 from pairsmith.core.progress import Progress, Silent
@@ -17,7 +17,7 @@ from pairsmith.data.tagged import TaggedSentence, has_tags_beside, read_tagged, 
 from pairsmith.methods.quip.names import questions_for, train_on_sentences, types_of
 from pairsmith.models.span_encoder import SpanEncoder, load_span_encoder, require_question_heads
 from pairsmith.models.span_heads import heads_kind
-from pairsmith.models.tagger import Tagger, tagger_of
+from pairsmith.models.tagger import Tagger, check_for_tagger, tagger_of
 from pairsmith.models.token_vectors import TokenEncoder, load_token_encoder
 from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
@@ -131,6 +131,13 @@ def _trained(
     """Train a tagger; returns also the number of steps."""
     steps = settings.epochs * -(-len(sentences) // settings.batch_size)
     encoder = tagger_encoder(settings.base, start, settings)
+    with named(settings.base):
+        check_for_tagger(encoder)
+    if long := _too_long(encoder, sentences):
+        progress.say(
+            f"of {counted(long, 'sentences')} only the beginning is learned, which the encoder can read at "
+            "once; divide them"
+        )
     with (
         progress.task("train", settings.epochs * len(sentences), "sentences") as bar,
         named(settings.base),
@@ -139,6 +146,14 @@ def _trained(
             encoder, sentences, questions, settings, seed=settings.seed, advance=bar.advance
         )
         return tagger_of(network.encoder, network.tags, network.rows.detach()), steps
+
+
+def _too_long(encoder: TokenEncoder | SpanEncoder, sentences: Sequence[TaggedSentence]) -> int:
+    """The number of sentences of which the encoder does not read the end."""
+    tokens = encoder.tokens if isinstance(encoder, SpanEncoder) else encoder
+    texts = [" ".join(sentence.words) for sentence in sentences]
+    lengths = map(len, tokens.tokenizer(texts, verbose=False)["input_ids"])
+    return sum(length > tokens.max_length for length in lengths)
 
 
 class _Loads(Protocol):
@@ -161,14 +176,12 @@ def questions_of(sentences: Sequence[TaggedSentence], own: str | None) -> dict[s
 
     The questions in the user's YAML file ``own`` replace the built-in ones.
     """
-    questions: dict[str, str] = {}
+    questions: dict[str, Any] = {}
     if own:
         file = read_yaml(Path(own), SettingsError)
         if file.duplicates:
             raise SettingsError(file.report([]))
-        if not all(isinstance(question, str) for question in file.data.values()):
-            raise SettingsError(f"{own}: expected a question as text for each type, such as PER: Who is it?")
-        questions = {str(name): str(question) for name, question in file.data.items()}
+        questions = {str(name): question for name, question in file.data.items()}
     try:
         return questions_for(types_of(sentences), questions)
     except SettingsError as error:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from pairsmith.core.errors import InputError
 from pairsmith.core.paths import place
 from pairsmith.data.kinds import QUESTIONS, Row
 from pairsmith.data.readers import refuse_half_characters
@@ -41,10 +42,19 @@ def csv_files(splits: dict[str, list[Row]]) -> Files:
 
 
 def conll_files(source: str) -> Files:
-    """``SPLIT.conll`` for each split: a word and its BIO tag per line, and an empty line after each row."""
+    """``SPLIT.conll`` for each split: a word and its BIO tag per line, and an empty line after each row.
+
+    Raises an ``InputError`` for what the format cannot hold: white space in a word or a tag, an empty word,
+    and -DOCSTART-, which begins a document.
+    """
     for split, name in splits_of(source).items():
         lines: list[str] = []
-        for sentence in read_tagged(name):
+        for number, sentence in enumerate(read_tagged(name), start=1):
+            for part in (*sentence.words, *sentence.tags):
+                if len(part.split()) != 1 or part == "-DOCSTART-":
+                    raise InputError(
+                        f"{split}, row {number}: a file in CoNLL's format cannot hold {part[:40]!r}"
+                    )
             lines += [f"{word} {tag}" for word, tag in zip(sentence.words, sentence.tags, strict=True)]
             lines.append("")
         yield f"{split}.conll", lines
