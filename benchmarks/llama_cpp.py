@@ -20,7 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -227,7 +227,7 @@ def killed(file: Path, inputs: Path, given: dict[str, Any], out: Path) -> dict[s
 
 def asked(folder: Path) -> int:
     """How many answers a run kept."""
-    with sqlite3.connect(folder / "answers.sqlite") as answers:
+    with closing(sqlite3.connect(folder / "answers.sqlite")) as answers:
         return int(answers.execute("SELECT count(*) FROM answers").fetchone()[0])
 
 

@@ -1,6 +1,7 @@
 """A server's answers: an invalid one is neither used nor kept, but asked for again, and then named."""
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_an_invalid_answer_is_asked_for_again_and_then_given_up(
 ):
     model = asking(request_for)
     expected = request_for(model)
-    with sqlite3.connect(tmp_path / "answers.sqlite") as answers:
+    with closing(sqlite3.connect(tmp_path / "answers.sqlite")) as answers, answers:
         answers.execute("DELETE FROM answers")
     server.faults.extend([fault] * 8)
     with pytest.raises(
@@ -80,7 +81,7 @@ def test_an_invalid_answer_that_an_older_version_kept_is_asked_for_again(
     server, asking, tmp_path, request_for, kept
 ):
     expected = request_for(asking(request_for))
-    with sqlite3.connect(tmp_path / "answers.sqlite") as answers:
+    with closing(sqlite3.connect(tmp_path / "answers.sqlite")) as answers, answers:
         answers.execute("UPDATE answers SET answer = ?", (kept,))
     assert request_for(asking(request_for)) == expected
     asked_again = server.seen.copy()

@@ -4,6 +4,7 @@ import mmap
 from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,7 +49,9 @@ class Store:
         if like.device.type != "cpu" or not prod(shape):
             return like.new_zeros(shape)
         # The system zeroes this memory on first use, which is far cheaper with large pages.
-        private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+        private: dict[str, Any] = {}
+        if hasattr(mmap, "MAP_ANONYMOUS"):
+            private["flags"] = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         try:
             memory = mmap.mmap(-1, prod(shape) * like.element_size(), **private)
         except OSError as error:

@@ -12,6 +12,7 @@ import random
 import re
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -275,6 +276,8 @@ class _Cache:
     def __init__(self, path: str) -> None:
         self._lock = threading.Lock()
         self._database = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+        # A worker's model is dropped without ``close``; Python 3.13 and later warn of a connection left open.
+        weakref.finalize(self, self._database.close)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("CREATE TABLE IF NOT EXISTS answers (name TEXT PRIMARY KEY, answer TEXT)")
 
