@@ -33,6 +33,7 @@ CUT = {
     "train-biencoder": "--steps 2 --batch-size 4",
     "train-crossencoder": "--steps 2 --batch-size 2",
     "mine --kind summaries": "--style 0",
+    "train-tagger": "--epochs 2",
     "train-reader": "--steps 2 --batch-size 4",
     "train-summarizer": "--steps 2 --batch-size 2",
     "evaluate summaries": "--beams 2 --summary-tokens 12",
@@ -184,6 +185,8 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     lines(folder / "headlines.txt", [f"{person} was heard again." for person in PEOPLE])
     retrieval(folder / "my-retrieval")
     triplets(folder / "triplets.jsonl")
+    lines(folder / "few.conll", ["Ann B-PER", "Lee I-PER", "lives O", "in O", "Rome B-LOC", ". O"])
+    lines(folder / "letters.txt", ["Ann Lee wrote from Rome."])
     write(folder / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
     write(folder / "more-texts.jsonl", [{"text": f"{passage(0)} It was late."}])
     documents(folder)
