@@ -204,6 +204,11 @@ class TestBadText:
             "if it is text, rename it to a .txt file"
         )
 
+    @pytest.mark.parametrize("name", ["europarl.pt", "old.doc", "a.txt"])
+    def test_texts_whose_names_or_beginnings_only_look_like_another_format_are_read(self, put, name):
+        for line in ("Um texto.", "%PDF files are common.", "{\\rtf is a command."):
+            assert texts(put(name, f"{line}\n".encode())) == [line]
+
     def test_a_word_file_is_named(self, put):
         assert "is a zip archive, or a document of an office program" in fault(
             put("in.docx", b"PK\x03\x04\0")

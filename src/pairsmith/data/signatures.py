@@ -4,10 +4,10 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, display_name
 
 OTHER_SUFFIXES = frozenset({
-    ".doc", ".docx", ".odt", ".rtf", ".xls", ".xlsx", ".ods", ".ppt", ".pptx", ".odp", ".epub", ".pdf",
+    ".docx", ".odt", ".rtf", ".xls", ".xlsx", ".ods", ".ppt", ".pptx", ".odp", ".epub", ".pdf",
     ".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst",
     ".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".mp3", ".mp4", ".wav",
-    ".npy", ".npz", ".pkl", ".pickle", ".pt", ".safetensors",
+    ".npy", ".npz", ".pkl", ".pickle", ".safetensors",
     ".sqlite", ".arrow", ".feather", ".orc", ".avro",
 })  # fmt: skip
 """Suffixes of formats that are not text, and are not read as rows."""
@@ -23,8 +23,8 @@ _SIGNATURES = {
     b"\xfd7zXZ": "compressed by xz, which is not read; unpack it first (unxz)",
     b"PK\x03\x04": "a zip archive, or a document of an office program; unpack it, or save it as CSV in UTF-8",
     b"PAR1": "a Parquet file; give it a name that ends in .parquet",
-    b"%PDF": "a PDF; its text is read by chunk, as that of a file whose name ends in .pdf",
-    b"{\\rtf": "a document in RTF; save it as plain text or CSV in UTF-8",
+    b"%PDF-1.": "a PDF; its text is read by chunk, as that of a file whose name ends in .pdf",
+    b"{\\rtf1": "a document in RTF; save it as plain text or CSV in UTF-8",
     b"\xd0\xcf\x11\xe0": "a document of an office program; save it as plain text or CSV in UTF-8",
     b"SQLite format 3": "a database of SQLite; export its rows as CSV in UTF-8",
     b"\x89PNG": "an image, which is not read",
@@ -32,7 +32,7 @@ _SIGNATURES = {
     b"GIF8": "an image, which is not read",
 }
 """The first bytes of other formats, and what a message says about a file that begins with them."""
-PRINTABLE = (b"%PDF-", b"{\\rtf")
+PRINTABLE = (b"%PDF-1.", b"{\\rtf1")
 """The first bytes of other formats whose files may be valid text."""
 _LONGEST = max(map(len, _SIGNATURES))
 

@@ -166,6 +166,32 @@ def test_a_prompt_that_the_server_finds_too_long_is_rejected_without_further_tri
     assert {row.sentence1 for row in written.rows} == set(SENTENCES)
 
 
+def test_if_all_prompts_are_too_long_the_run_ends_with_the_servers_words(server, connect, monkeypatch):
+    task = load_task("sts")
+    decoding = task.decoding.model_copy(update={"decay": 0.0, "tries": 2})
+    requests = list(pair_requests(task, SENTENCES[:1], 1))
+    model, refused = connect(way="plain"), (400, {"error": "max_tokens exceeds the context length of 16"})
+    monkeypatch.setattr(server.RequestHandlerClass, "_do", lambda *_: refused)
+    with pytest.raises(ModelError, match="refuses the request: 400 .*context length of 16"):
+        write(task, model, requests, decoding, 1, None)
+
+
+def test_a_text_that_is_too_long_to_be_scored_is_one_failed_try(server, connect, monkeypatch):
+    answer = server.RequestHandlerClass._do
+
+    def refusing(handler, body):
+        scoring = (
+            body.get("echo") or body.get("prompt_logprobs") is not None or isinstance(body["prompt"], list)
+        )
+        return (400, {"error": "maximum context length"}) if scoring else answer(handler, body)
+
+    model = connect(way="reranked")
+    monkeypatch.setattr(server.RequestHandlerClass, "_do", refusing)
+    done = remotely(model, texts=3)
+    assert "too long" not in {group.ending for group in done.values()}
+    assert {group.ending for group in done.values() if group.counters} <= {"length", "end"}
+
+
 @pytest.mark.parametrize("name", ["http://127.0.0.1:1/v1", "http://#x"])
 def test_a_url_without_a_model_is_refused(name):
     with pytest.raises(ModelError, match="HOST:PORT/v1#NAME"):

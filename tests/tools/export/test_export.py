@@ -152,7 +152,7 @@ def test_labels_are_numbers_as_losses_take_them(tmp_path, capsys):
     settings = ExportSettings(data=str(tmp_path / "in"), form="sentence-transformers")
     export(settings, Run(tmp_path / "out", Progress()))
     assert (
-        "labels are written as numbers, as losses take them: 0 is a, 1 is b, 2 is c"
+        "labels are written as numbers, as losses take them: 0 for 'a', 1 for 'b', 2 for 'c'"
         in capsys.readouterr().err
     )
     files = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
@@ -162,7 +162,16 @@ def test_labels_are_numbers_as_losses_take_them(tmp_path, capsys):
     two = ExportSettings(data=f"{tmp_path / 'in'}:train", form="sentence-transformers")
     export(two, Run(tmp_path / "two", Progress()))
     said = capsys.readouterr().err
-    assert "0 is b, 1 is c; ContrastiveLoss takes 1 for pairs that are similar, so exchange" in said
+    assert "0 for 'b', 1 for 'c'; ContrastiveLoss takes 1 for pairs that are similar, so exchange" in said
+
+
+def test_labels_that_are_numbers_keep_their_values(tmp_path, capsys):
+    rows = [LabelledPair(str(i), f"one {i}", "two", label) for i, label in enumerate(["0.5", "10", "2.0"])]
+    folder(tmp_path / "in", [{"train": rows}], LABELLED_PAIR)
+    files = exported(tmp_path, tmp_path / "in", "sentence-transformers")
+    assert [row["label"] for row in rows_of(files["train.jsonl"])] == [0.5, 10, 2]
+    assert "labels.json" not in files
+    assert "written as numbers" not in capsys.readouterr().err
 
 
 def test_each_split_has_its_file(tmp_path):

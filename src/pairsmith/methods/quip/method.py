@@ -149,8 +149,8 @@ def add_labels(
     """The questions as ``label_questions`` returns them; ``advance`` is called as by ``predict_spans``.
 
     The teacher answers 2,000 questions at once, the largest default size of a shard, so that memory for
-    windows does not grow with the questions. Only their windows are grouped by length into batches, and
-    other batches may change the last digits of probabilities.
+    windows does not grow with the questions. Windows are batched within these 2,000; with more questions,
+    the last digits of probabilities may differ from those of a call with all windows at once.
     """
     labelled = []
     for part in in_batches(questions, _ANSWERED_AT_ONCE):

@@ -37,7 +37,10 @@ BUSY = (408, 409, 425, 429, 500, 502, 503, 504)
 """Status codes of responses after which a request is retried."""
 RESPONSE_SECONDS = 120.0
 """Timeout of a response in seconds."""
-_TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum model length", re.IGNORECASE)
+_TOO_LONG = re.compile(
+    r"context[ _]?(length|size|window)|maximum (model|allowed) length|max_new_tokens.{0,20} must be",
+    re.IGNORECASE,
+)
 """What the servers' messages about a prompt that is too long for the model have in common."""
 
 _SPECIAL = re.compile(r"<[^<>\s]+>|\[EOS\]|")

@@ -47,6 +47,8 @@ class RemoteDecoder:
         ways = {"plain": self._plain, "certified": self._certified, "reranked": self._reranked}
         self._decode = ways[model.way]
         self._waiting: deque[Group] = deque()
+        self._answered = False  # whether the server has answered for any group
+        self._refused: PromptLengthError | None = None
 
     @property
     def room(self) -> int:
@@ -65,6 +67,9 @@ class RemoteDecoder:
     def finished(self) -> Iterator[Group]:
         """Decode until no group is left; yields each group when it ends, and ``add`` may be called then.
 
+        If the server refuses all groups for the length of their prompts, the last refusal is raised: a prompt
+        that is too long is its input's fault, all of them are not.
+
         After an error, requests that were already sent are still answered, and their answers kept. Ctrl-C
         does not wait for these answers. When all of them have ended, the model can be used again.
         """
@@ -76,6 +81,8 @@ class RemoteDecoder:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
+            if self._refused and not self._answered:  # as if the server's limit is too small for any prompt
+                raise self._refused
         except BaseException as error:
             self._model.stopped.set()
             wait(running, None if isinstance(error, Exception) else STOP_SECONDS)
@@ -98,9 +105,13 @@ class RemoteDecoder:
 
         def decode() -> None:
             try:
-                future.set_result(self._decode(group))
-            except PromptLengthError:
-                group.text, group.ending = "", "too long"
+                self._decode(group)
+                self._answered = True
+                future.set_result(group)
+            except PromptLengthError as error:
+                # A prompt alone is too long in every try; with a text, another text may be shorter.
+                group.ending = "length" if group.text or group.tokens else "too long"
+                self._refused = error
                 future.set_result(group)
             except BaseException as error:
                 future.set_exception(error)

@@ -63,7 +63,7 @@ def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
     if settings.preview:
         raise SettingsError(
             "--preview needs the probabilities of all tokens, which a server does not provide; to see some "
-            "rows first, give --limit 3 for pairs, or --per-input 3 for single texts, and another --out"
+            "rows first, give --limit 3 for pairs, or --per-input 3 for single texts"
         )
     decoding = settings.decoding(task.decoding)
     if decoding.rule != "self-debiasing":

@@ -1,6 +1,7 @@
 """The export formats: each turns rows into the files of another tool, as file names and contents."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -83,8 +84,9 @@ def sentence_transformers(splits: Splits, kind: RowKind) -> Files:
     """sentence-transformers: columns in the order that its losses expect.
 
     Pairs have two sentences and a score or label; other rows have an anchor and a positive, and those with
-    negatives also the columns ``negative_1``, ``negative_2`` …. The losses take no names of labels, so labels
-    are their numbers in ``label_names``, and ``labels.json`` holds the names in this order.
+    negatives also the columns ``negative_1``, ``negative_2`` …. The losses take no names of labels: if all
+    labels are numbers they are written as such, else as their places in ``label_names``, and ``labels.json``
+    holds the names in this order.
     """
     if kind is WITH_NEGATIVES:
         yield from json_lines(splits, tuples)
@@ -95,12 +97,14 @@ def sentence_transformers(splits: Splits, kind: RowKind) -> Files:
         query_column, document_column = _belonging(kind, "sentence-transformers", _SCORED_OR_LABELLED)
         names = {query_column: "anchor", document_column: "positive"}
     labels = label_names(splits) if kind.claim == "label" else []
-    numbers = {name: number for number, name in enumerate(labels)}
+    numbers: dict[str, float] = {name: number for number, name in enumerate(labels)}
+    if labels and (values := label_values(labels)):
+        numbers, labels = values, []
 
     def objects(rows: Sequence[Row]) -> Iterator[Row]:
         for row in rows:
             columns = {name: row[column] for column, name in names.items()}
-            yield {**columns, "label": numbers[row["label"]]} if labels else columns
+            yield {**columns, "label": numbers[row["label"]]} if numbers else columns
 
     yield from json_lines(splits, objects)
     if labels:
@@ -110,6 +114,17 @@ def sentence_transformers(splits: Splits, kind: RowKind) -> Files:
 def label_names(splits: Splits) -> list[str]:
     """The labels of all rows, sorted by name."""
     return sorted({row["label"] for rows in splits.values() for row in rows})
+
+
+def label_values(labels: Sequence[str]) -> dict[str, float]:
+    """The number that each label is, if all of them are finite numbers; else empty."""
+    try:
+        values = {label: float(label) for label in labels}
+    except ValueError:
+        return {}
+    if not all(map(math.isfinite, values.values())):
+        return {}
+    return {label: int(value) if value.is_integer() else value for label, value in values.items()}
 
 
 def _of_negatives(form: FormName, objects: MakeObjects) -> RowForm:

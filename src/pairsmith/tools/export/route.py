@@ -1,6 +1,6 @@
 """The step ``export``: write a data set in the format of another tool."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from pairsmith.core.errors import InputError, counted
@@ -19,13 +19,15 @@ from pairsmith.runs.croissant import CROISSANT, as_json, describe
 from pairsmith.runs.folder import check_files
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors, write_atomic
-from pairsmith.tools.export.forms import FORMS, label_names
+from pairsmith.tools.export.forms import FORMS, label_names, label_values
 from pairsmith.tools.export.table import conll_files, csv_files, nested, table_rows
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import ExportSettings
 
 EXPORT_RECORD = "export.json"
 MakeContent = Callable[[], bytes]
+_MOST_SHOWN = 12
+"""Number of labels whose numbers are said."""
 
 
 def export(settings: ExportSettings, run: Run) -> list[Place]:
@@ -96,15 +98,20 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
                 f"left out {counted(fewer, 'rows')} with fewer than {counted(most, 'negatives')}; --form "
                 "triplets writes all rows"
             )
+    written = _contents(FORMS[settings.form](rows, kind))
     if settings.form == "sentence-transformers" and kind.claim == "label":
-        numbers = ", ".join(f"{number} is {name}" for number, name in enumerate(label_names(rows)))
-        advice = (
-            "; ContrastiveLoss takes 1 for pairs that are similar, so exchange the numbers if need be"
-            if len(label_names(rows)) == 2
-            else ""
-        )
-        run.progress.say(f"labels are written as numbers, as losses take them: {numbers}{advice}")
-    return _contents(FORMS[settings.form](rows, kind))
+        _say_numbers(label_names(rows), run)
+    return written
+
+
+def _say_numbers(labels: Sequence[str], run: Run) -> None:
+    """Say which number stands for each label, unless the labels are numbers themselves."""
+    if not label_values(labels):
+        shown = ", ".join(f"{number} for {name!r}" for number, name in enumerate(labels[:_MOST_SHOWN]))
+        more = f" … ({len(labels)} in all)" if len(labels) > _MOST_SHOWN else ""
+        if len(labels) == 2:
+            more = "; ContrastiveLoss takes 1 for pairs that are similar, so exchange the numbers if need be"
+        run.progress.say(f"labels are written as numbers, as losses take them: {shown}{more}")
 
 
 def _with_croissant(data: str) -> Mapping[str, MakeContent]:
