@@ -58,6 +58,6 @@ class TagSettings(TextRowSettings):
     max_length: int | None = Field(
         default=None,
         ge=8,
-        description="Largest number of tokens of a sentence; longer ones are cut at spaces. Unset: the "
+        description="Largest number of tokens of a sentence; longer ones are cut between words. Unset: the "
         "model's own limit.",
     )
