@@ -41,7 +41,7 @@ _TOO_LONG = re.compile(
     r"context[ _]?(length|size|window)|maximum (model|allowed) length|max_new_tokens.{0,20} must be",
     re.IGNORECASE,
 )
-"""What the servers' messages about a prompt that is too long for the model have in common."""
+"""Matches the messages of servers that refuse a prompt because it is too long for the model."""
 
 _SPECIAL = re.compile(r"<[^<>\s]+>|\[EOS\]|")
 _HALF_CHARACTERS = re.compile("[\ud800-\udfff]")

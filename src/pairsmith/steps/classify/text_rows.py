@@ -32,8 +32,8 @@ from pairsmith.steps.shared import hashes
 S = TypeVar("S", bound=TextRowSettings)
 Row = dict[str, Any]
 NewRows = Callable[[Sequence[TextRow], Callable[[TextRow], Row], Advance], tuple[list[Row], list[Reject]]]
-"""Returns the rows and rejects of texts, none of which is blank; called with the texts, a function that
-returns the columns that a text has already, and ``advance``."""
+"""A function that makes the rows and rejects of texts, none of which is blank. It is called with the texts, a
+function that returns the columns that a text has already, and ``advance``."""
 
 
 def with_new_columns(

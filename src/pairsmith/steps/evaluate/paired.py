@@ -113,7 +113,7 @@ def _sorted(value: Any) -> Any:
 class Predictions:
     """The lines of ``predictions.jsonl`` in the folder of an evaluation.
 
-    Each iteration reads the file anew, and holds one line at a time in memory.
+    A loop over them reads the file from its beginning, line by line, so that only one line is in memory.
     """
 
     folder: Place
