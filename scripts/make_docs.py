@@ -165,6 +165,7 @@ _GUIDES = {
     "rewrite": "mining.md#models-trained-on-mined-pairs",
     "train-reader": "mining.md#models-trained-on-mined-pairs",
     "train-summarizer": "mining.md#models-trained-on-mined-pairs",
+    "summarize": "mining.md#summaries-of-your-own-texts",
     "train-asker": "questions.md#asking",
     "ask": "questions.md#asking",
     "chunk": "retriever.md#documents-in",

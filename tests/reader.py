@@ -37,6 +37,7 @@ CUT = {
     "train-reader": "--steps 2 --batch-size 4",
     "train-summarizer": "--steps 2 --batch-size 2",
     "evaluate summaries": "--beams 2 --summary-tokens 12",
+    "summarize": "--beams 2 --summary-tokens 12",
     "queries": "--model pairsmith:tiny --queries 1 --tries 2",
     "generate --task requests.yaml --model embedded:smollm2-135m-instruct": "--per-input 3",
     "run classifier": "--set texts.model=pairsmith:tiny --set texts.per_input=12 --set classifier.base=org/encoder",

@@ -47,6 +47,7 @@ NAMES = [
     "load_question_generator",
     "load_reader",
     "load_student",
+    "load_summarizer",
     "load_tagger",
     "load_task",
     "make_training_set",
@@ -279,6 +280,12 @@ def test_what_is_loaded_is_shown_in_one_line(tiny_bert, tiny_gpt2, tmp_path):
                 pairsmith.load_reader(bert, fresh_head=True, perceptrons=True, **cpu),
                 f"Reader(PerceptronReader {of_bert})",
             ),
+        ],
+        "load_summarizer": [
+            (
+                pairsmith.load_summarizer(asker, **cpu),
+                f"TextGenerator(BartForConditionalGeneration {asker!r}, max_length=64, dtype=float32, device=cpu)",
+            )
         ],
         "load_tagger": [
             (

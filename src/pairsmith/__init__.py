@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pairsmith.models.sentence_encoder import load_sentence_encoder as load_encoder
     from pairsmith.models.span_encoder import load_span_encoder as load_student
     from pairsmith.models.tagger import load_tagger
+    from pairsmith.models.text_generator import load_text_generator as load_summarizer
 
 __version__ = "0.1.0"
 
@@ -58,6 +59,7 @@ __all__ = [
     "load_question_generator",
     "load_reader",
     "load_student",
+    "load_summarizer",
     "load_tagger",
     "load_task",
     "make_training_set",
@@ -86,6 +88,7 @@ _HOMES = {
     "load_question_generator": ("pairsmith.methods.quip.generators", "load_question_generator"),
     "load_reader": ("pairsmith.models.reader", "load_reader"),
     "load_student": ("pairsmith.models.span_encoder", "load_span_encoder"),
+    "load_summarizer": ("pairsmith.models.text_generator", "load_text_generator"),
     "load_tagger": ("pairsmith.models.tagger", "load_tagger"),
     "load_task": ("pairsmith.data.tasks.loading", "load_task"),
     "make_training_set": ("pairsmith.api", "make_training_set"),

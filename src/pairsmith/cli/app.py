@@ -34,7 +34,7 @@ _SECTIONS = {
     ),
     "From a hundred pairs and two raw corpora": (
         "train-biencoder", "mine", "train-crossencoder", "filter", "rewrite", "train-reader",
-        "train-summarizer",
+        "train-summarizer", "summarize",
     ),
     "From passages and questions": (
         "train-asker", "ask", "train-teacher", "relabel", "infuse", "train-tagger", "tag",

@@ -100,8 +100,8 @@ def _with_summaries(
         name = names[0]
         if not number:
             summary_name = find_column([column for column in row if column != name], SUMMARY_COLUMNS)
-        if text := _joined(row, name, where):
-            summary = _joined(row, summary_name, where) if summary_name else ""
+        if text := joined_text(row, name, where):
+            summary = joined_text(row, summary_name, where) if summary_name else ""
             group = _group(row.get(names[1]), names[1], where) if group_column else ""
             kept = kept_values(row, keep, where) if keep else {}
             yield Document(text, where, own_id(row, where), summary=summary, group=group, kept=kept)
@@ -129,9 +129,9 @@ def read_titled(
         alternatives.append([title_column])
     for where, row, names in with_names(open_source(source), *alternatives, remedy=remedy):
         name, title_name, title = names[0], names[1] if title_column else "title", ""
-        text = _joined(row, name, where)
+        text = joined_text(row, name, where)
         if title_name != name and (title_column or title_name in row):
-            title = " ".join(_joined(row, title_name, where).split())
+            title = " ".join(joined_text(row, title_name, where).split())
         document_id = own_id(row, where, "_id" if "_id" in row else "id")
         part_of = own_id(row, where, "document") if name != "document" else ""
         yield Document(text, where, document_id, title, part_of=part_of)
@@ -143,7 +143,7 @@ def with_title(title: str, text: str) -> str:
     return f"{title}\n{text}" if title else text
 
 
-def _joined(row: Columns, name: str, where: str) -> str:
+def joined_text(row: Columns, name: str, where: str) -> str:
     """The text in column ``name``; a list's items are joined by line breaks; empty if the value is null."""
     value = row.get(name)
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):

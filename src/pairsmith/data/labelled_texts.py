@@ -8,6 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from pairsmith.core.errors import InputError, known_names_hint
+from pairsmith.data.documents import joined_text
+from pairsmith.data.files.reading import SourceDocument
 from pairsmith.data.kept_columns import value_as_text
 from pairsmith.data.readers import TEXT_COLUMNS, at_least_one, column_text, own_id, pick_column, with_names
 from pairsmith.data.sources import Columns, open_source
@@ -61,29 +63,33 @@ def read_labelled_texts(
 
 @dataclass(frozen=True, slots=True)
 class TextRow:
-    """A text, which may be blank, with the id of its row, which is empty if the row has none.
-
-    ``others`` has the row's other columns: texts unchanged, other values as JSON, null as None.
-    """
+    """A text, which may be blank, with the id of its row, which is empty if the row has none."""
 
     id: str
     text: str
-    others: Mapping[str, str | None]
+    others: Mapping[str, str | None]  # the row's other columns: texts unchanged, other values as JSON
+    document: SourceDocument | None = None  # the file that has the text, if it has yet to be read
 
 
-def read_text_rows(source: str, text_column: str | None = None) -> Iterator[TextRow]:
-    """Read the texts that a classifier is to label, one at a time, including blank texts.
+def read_text_rows(
+    source: str, text_column: str | None = None, columns: Sequence[str] = TEXT_COLUMNS
+) -> Iterator[TextRow]:
+    """Read texts one at a time, including blank texts, with the other columns of their rows.
 
-    ``source`` is as for ``read_texts``, ``text_column`` as for ``read_labelled_texts``.
+    Args:
+        source: as for ``read_texts``.
+        text_column: the column with the texts; by default the first of ``columns`` that exists. A list of
+            texts, e.g. of paragraphs, is joined by line breaks.
+        columns: usual names of the column with the texts.
     """
     opened = open_source(source)
-    columns = [text_column] if text_column else TEXT_COLUMNS
+    columns = [text_column] if text_column else columns
     rows = at_least_one(with_names(opened, columns, remedy=_NAME_TEXTS), f"{opened.name} holds no texts")
     for where, row, (name,) in rows:
         others = {
             key: value_as_text(value, key, where) for key, value in row.items() if key not in (name, "id")
         }
-        yield TextRow(own_id(row, where), column_text(row, name, where), others)
+        yield TextRow(own_id(row, where), joined_text(row, name, where), others)
 
 
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:

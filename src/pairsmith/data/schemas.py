@@ -32,6 +32,7 @@ TAGGED_TEXT: pa.Schema = pa.schema(
     ]
 )  # fmt: skip
 """A text with its named entities, and as words with their BIO tags."""
+SUMMARIZED_TEXT: pa.Schema = pa.schema([*text_schema("id", "text", "summary"), ("truncated", pa.bool_())])
 MINED_PAIR: pa.Schema = pa.schema(
     [
         *text_schema("id", "input", "output"), ("margin", pa.float64()), ("score", pa.float64()),

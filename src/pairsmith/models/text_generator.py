@@ -10,14 +10,15 @@ as 6 summaries are complete. Numbers of tokens include the end token and, for en
 decoder's start token.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from pairsmith.core.errors import ModelError
+from pairsmith.core.arguments import checked_texts
+from pairsmith.core.errors import InputError, ModelError
 from pairsmith.models.encode import beginning, moved, padded_inputs, results_by_length
 from pairsmith.models.heads import Loading, TextModel, load_with_head, positions_of, writes_as
 
@@ -32,6 +33,7 @@ CUES = {"summaries": "\nTL;DR:", "reading": "\nQuestion:"}
 """The text that a decoder-only model reads after a document, or after an answer in a passage."""
 
 _NGRAM = 3  # no sequence of this many tokens occurs twice in a summary
+_LEAST_WRITTEN = 4  # the smallest limit of a summary in tokens
 _LEAST_READ = 8  # the number of a document's tokens for which a decoder-only model must at least have room
 
 # The generation settings that are kept from the model: those about its special tokens, none about the search.
@@ -52,6 +54,51 @@ class TextGenerator(TextModel):
 
     context: int  # its number of positions; of a decoder-only model for input, cue and output together
     cue: str | None = None  # one of ``CUES`` for a decoder-only model
+
+    def summarize(
+        self,
+        texts: Iterable[str],
+        *,
+        beams: int = BEAMS,
+        summary_tokens: int = SUMMARY_TOKENS,
+        batch_size: int = 8,
+        advance: Callable[[int], None] = lambda _: None,
+    ) -> list[str]:
+        """The summaries of n texts by beam search, in the order of the texts (M9).
+
+        Args:
+            texts: the texts; of a long one only the beginning is read, see ``is_truncated``.
+            beams: the number of beams; 1 is greedy search.
+            summary_tokens: the largest number of tokens of a summary, at least 4.
+            batch_size: the largest number of texts in a batch, each with all its beams.
+            advance: is called after each batch with the number of its texts.
+
+        Raises:
+            InputError: a text is no string, or a number is too small.
+            ModelError: the model has no room for the text and the summary, or a score is not finite.
+        """
+        if min(beams, batch_size) < 1 or summary_tokens < _LEAST_WRITTEN:
+            raise InputError(
+                f"beams is {beams}, batch_size {batch_size}, summary_tokens {summary_tokens}; they have to "
+                f"be at least 1, 1 and {_LEAST_WRITTEN}"
+            )
+        return generate_outputs(
+            self,
+            checked_texts(texts, "texts"),
+            beams=beams,
+            output_tokens=summary_tokens,
+            batch_size=batch_size,
+            advance=advance,
+        )
+
+    def is_truncated(self, texts: Iterable[str], summary_tokens: int = SUMMARY_TOKENS) -> list[bool]:
+        """Whether the model reads only the beginning of a text, for each of n texts.
+
+        A decoder-only model leaves room for ``summary_tokens``, the largest number of tokens of a summary.
+        """
+        longest = longest_input(self, summary_tokens)
+        rows = _encode(self, text=checked_texts(texts, "texts"), max_length=longest + 1)
+        return [len(tokens) > longest for tokens in rows]
 
 
 def load_text_generator(

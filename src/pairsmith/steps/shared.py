@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol, TypedDict, TypeVar
 
 import pyarrow as pa
 
-from pairsmith.core.errors import InputError, ModelError, SettingsError, UserError
+from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError, UserError
 from pairsmith.core.model_names import DtypeName
+from pairsmith.core.paths import is_folder, place
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.data.readers import NAME_TEXTS
 from pairsmith.data.schemas import ANSWERS
@@ -39,6 +41,24 @@ def refuse_sources(run: Run, **sources: SourceNames) -> None:
     for option, value in sources.items():
         for source in _as_list(value):
             refuse_source(run, **{option: source})
+
+
+def refuse_inside(run: Run, **sources: SourceNames) -> None:
+    """Refuse an ``--out`` inside a folder of documents, as the next run would read its files as documents.
+
+    ``sources`` are given by the names of the options.
+    """
+    for option, value in sources.items():
+        for source in _as_list(value):
+            folder = place(source)
+            if isinstance(folder, Path) and isinstance(run.out, Path):
+                within = run.out.resolve().is_relative_to(folder.resolve())
+            else:
+                within = str(run.out).startswith(f"{str(folder).rstrip('/')}/")
+            if within and is_folder(folder):
+                raise FolderError(
+                    f"--out {run.out} is inside {option_name(option)} {source}; give a folder outside of it"
+                )
 
 
 def _as_list(sources: SourceNames) -> Sequence[str]:

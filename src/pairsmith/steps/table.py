@@ -6,7 +6,7 @@ The command line, recipes and reports are made from ``STEPS``.
 from pairsmith.core.model_names import check_name
 from pairsmith.core.paths import is_folder, place
 from pairsmith.data.tasks import load_task
-from pairsmith.steps.classify.settings import ClassifySettings, TagSettings
+from pairsmith.steps.classify.settings import ClassifySettings, SummarizeSettings, TagSettings
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings, check_retriever_name
 from pairsmith.steps.evaluate.settings import (
@@ -173,6 +173,15 @@ STEPS: StepTable = {
         TrainSummarizerSettings,
         "pairsmith.steps.training.summarizer:train_summarizer",
         "Train a summariser on seeds and mined pairs.",
+        next_commands=(
+            "pairsmith evaluate summaries --model {out} --data DOCUMENTS --out {out}-measured",
+            "pairsmith summarize --model {out} --data TEXTS --out {out}-summaries",
+        ),
+    ),
+    "summarize": Step(
+        SummarizeSettings,
+        "pairsmith.steps.classify.summarize:summarize",
+        "Summarise texts or documents.",
     ),
     "train-asker": Step(
         TrainQuestionGeneratorSettings,

@@ -15,7 +15,8 @@ from pairsmith.data.files.parsed import DocumentFault, Parsed, Section, Unreadab
 from pairsmith.data.files.pdf import read_pdf
 from pairsmith.data.files.plain import read_text
 from pairsmith.data.filters import EMPTY
-from pairsmith.data.readers import NAME_COLUMN
+from pairsmith.data.readers import NAME_COLUMN, text_id
+from pairsmith.data.schemas import Reject
 from pairsmith.data.sources import TABLES, data_suffix, is_hub_data, missing
 from pairsmith.data.splits import split_of
 
@@ -71,6 +72,16 @@ class SourceDocument:
             raise Unreadable(parsed.faults[0] if parsed.faults else NO_TEXT)
         return parsed
 
+    def reject(self, fault: DocumentFault) -> Reject:
+        """The reject of the document, or of a part of it, because of ``fault``."""
+        # A library's message about a file may contain half a character of it, which cannot be stored.
+        details = {
+            key: printable_name(value) if isinstance(value, str) else value
+            for key, value in fault.details.items()
+        }
+        row = {"document": self.name, "where": self.where, **details}
+        return Reject.of(text_id(self.name), fault.filter, fault.reason, row)
+
 
 def _parsed(kind: str, data: bytes) -> Parsed:
     try:
@@ -97,7 +108,7 @@ def source_documents(
     """
     names = _names(sources) if len(sources) > 1 else [""] * len(sources)
     for source, name in zip(sources, names, strict=True):
-        if files := _files(source):
+        if files := document_files(source):
             for path, file in files.items():
                 yield SourceDocument(
                     _under(name, printable_name(path), source), printable_name(str(file)), file
@@ -120,7 +131,11 @@ def source_names(sources: Sequence[str]) -> list[str]:
     """The names of the sources that are part of the names of their documents; empty if there are none."""
     if len(sources) > 1:
         return _names(sources)
-    return [printable_name(name) for name in _files(sources[0])] if not is_folder(place(sources[0])) else []
+    return (
+        [printable_name(name) for name in document_files(sources[0])]
+        if not is_folder(place(sources[0]))
+        else []
+    )
 
 
 def _names(sources: Sequence[str]) -> list[str]:
@@ -133,8 +148,11 @@ def _names(sources: Sequence[str]) -> list[str]:
     return names
 
 
-def _files(source: str) -> Mapping[str, Place]:
-    """The document files of a source by their relative paths; empty if the source is a table."""
+def document_files(source: str) -> Mapping[str, Place]:
+    """The document files of a source by their relative paths; empty if the source is a table.
+
+    A source is a folder of documents, a document file, or a table: see ``source_documents``.
+    """
     if split_of(source)[1]:
         return {}
     path = place(source)

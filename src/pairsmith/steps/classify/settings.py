@@ -1,11 +1,11 @@
-"""Settings of the steps that label texts, and tag the named entities in texts."""
+"""Settings of the steps that label texts, tag the named entities in them, and summarise them."""
 
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from pairsmith.core.fields import Device, Dtype, TextColumn, TextLength, TextsAtOnce, WorkerSettings
-from pairsmith.core.settings import BY_CONTENT
+from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, NO_EFFECT
 from pairsmith.steps.evaluate.classification_settings import Classifier, LabelNames, check_names
 
 
@@ -60,4 +60,39 @@ class TagSettings(TextRowSettings):
         ge=8,
         description="Largest number of tokens of a sentence; longer ones are cut between words. Unset: the "
         "model's own limit.",
+    )
+
+
+class SummarizeSettings(TextRowSettings):
+    """Write a summary of each text by beam search (M9)."""
+
+    model: str = Field(
+        description="A folder that train-summarizer wrote, or a folder or Hub id of a model with an encoder "
+        "and a decoder, or with a decoder only.",
+        json_schema_extra=BY_CONTENT,
+    )
+    data: str = Field(
+        description="Texts: rows with a column text, document or another usual name (.jsonl, .csv, .tsv, "
+        ".parquet), a dataset folder, a Hub data set, a document (.txt, .md, .html, .pdf), or a folder of "
+        "documents.",
+        json_schema_extra=BY_CONTENT,
+    )
+    beams: int = Field(
+        default=6, ge=1, le=MOST_BEAMS, description="Number of beams of the beam search for each summary."
+    )
+    summary_tokens: int = Field(default=62, ge=4, description="Largest number of tokens of a summary.")
+    max_length: int | None = Field(
+        default=None,
+        ge=8,
+        description="Largest number of tokens of a text; the rest is cut off. Unset: as in train-summarizer, "
+        "for other models the model's own limit.",
+    )
+    batch_size: int = Field(
+        default=8,
+        ge=1,
+        description="Number of texts processed at once, each with all its beams.",
+        json_schema_extra=NO_EFFECT,
+    )
+    shard_size: int = Field(
+        default=200, ge=1, le=100_000, description="Number of texts that are processed and saved together."
     )

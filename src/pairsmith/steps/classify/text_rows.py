@@ -1,4 +1,4 @@
-"""What ``classify`` and ``tag`` share: each text of a source gets new columns, and keeps its own."""
+"""Gives each text of a source new columns, and keeps its own: ``classify``, ``tag`` and ``summarize`` do."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from pairsmith.core.model_names import check_revision, model_revision
+from pairsmith.data.files.parsed import Unreadable
 from pairsmith.data.filters import EMPTY
 from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
@@ -36,6 +37,11 @@ NewRows = Callable[[Sequence[TextRow], Callable[[TextRow], Row], Advance], tuple
 function that returns the columns that a text has already, and ``advance``."""
 
 
+def text_rows(settings: TextRowSettings) -> Iterator[TextRow]:
+    """The texts of the settings' source."""
+    return read_text_rows(settings.data, settings.text_column)
+
+
 def with_new_columns(
     step: str,
     settings: S,
@@ -43,6 +49,7 @@ def with_new_columns(
     schema: pa.Schema,
     load: Callable[[S], NewRows],
     card: Callable[[S, Mapping[str, str]], Card],
+    read: Callable[[S], Iterator[TextRow]] = text_rows,
 ) -> DatasetFolder:
     """Write a row for each text of a source, and blank texts as rejects.
 
@@ -54,17 +61,18 @@ def with_new_columns(
         load: called once in each worker; loads the model, and returns the function that makes the rows.
         card: returns the card, given the settings and, for each other column of the source, the name under
             which it is kept.
+        read: yields the texts, as often as it is called.
     """
-    read = partial(read_text_rows, settings.data, settings.text_column)
     count, has_ids, other_columns = 0, True, dict[str, None]()
-    for row in read():
+    for row in read(settings):
         count += 1
         has_ids = has_ids and bool(row.id)
         other_columns |= dict.fromkeys(row.others)
 
     def numbered() -> Iterator[TextRow]:
-        return (replace(row, id=str(number)) for number, row in enumerate(read(), start=1))
+        return (replace(row, id=str(number)) for number, row in enumerate(read(settings), start=1))
 
+    texts = partial(read, settings) if has_ids else numbered
     names = kept_names(other_columns, schema.names)
     schema = kept_schema(schema, names)
     revision = model_revision(settings.model)
@@ -79,7 +87,7 @@ def with_new_columns(
         return nothing_to_do(writer)
     commit_each(
         writer,
-        Shards(partial(record_shards, read if has_ids else numbered, settings.shard_size), sizes, "texts"),
+        Shards(partial(record_shards, texts, settings.shard_size), sizes, "texts"),
         partial(_load_worker, settings, revision, schema, names, load),
         ExecutorChoice.of(settings),
         title=step,
@@ -105,11 +113,31 @@ def _load_worker(
         return {**others, "id": row.id, "text": row.text}
 
     def work(shard: RecordShard[TextRow], advance: Advance) -> RowsAndRejects:
-        blank = [row for row in shard.records if not row.text]
-        advance(len(blank))
-        texts = [row for row in shard.records if row.text]
+        records, faults = read_files(shard.records)
+        texts = [row for row in records if row.text]
+        advance(len(shard.records) - len(texts))
         rows, rejects = new_rows(texts, columns_of, advance) if texts else ([], [])
+        blank = [row for row in records if not row.text]
         rejects += [Reject.of(row.id, EMPTY, "the text is blank", columns_of(row)) for row in blank]
+        rejects += faults
         return pa.Table.from_pylist(rows, schema=schema), to_table(rejects, REJECT)
 
     return work
+
+
+def read_files(records: Sequence[TextRow]) -> tuple[list[TextRow], list[Reject]]:
+    """Read the texts that are still in files; a file, or a part of it, that cannot be read is a reject."""
+    rows, rejects = list[TextRow](), list[Reject]()
+    for row in records:
+        if row.document is None:
+            rows.append(row)
+            continue
+        try:
+            parsed = row.document.read()
+        except Unreadable as error:
+            rejects.append(row.document.reject(error.fault))
+            continue
+        text = "\n\n".join(section.text for section in parsed.sections if section.text.strip())
+        rows.append(replace(row, text=text.strip(), document=None))
+        rejects += [row.document.reject(fault) for fault in parsed.faults]
+    return rows, rejects

@@ -84,17 +84,16 @@ def summarizer(
     count = lead_count(settings.model)
     if count is not None:
         return lambda documents: lead_summaries([document.text for document in documents], count)
-    from pairsmith.models.text_generator import generate_outputs, load_text_generator
+    from pairsmith.models.text_generator import load_text_generator
 
     model = load_text_generator(settings.model, fresh_decoder=fresh_decoder, **load_options(settings))
 
     def write(documents: Sequence[Document]) -> list[str]:
         with progress.task("summarize", len(documents), "documents") as bar:
-            return generate_outputs(
-                model,
+            return model.summarize(
                 [document.text for document in documents],
                 beams=settings.beams,
-                output_tokens=settings.summary_tokens,
+                summary_tokens=settings.summary_tokens,
                 batch_size=settings.batch_size,
                 advance=bar.advance,
             )

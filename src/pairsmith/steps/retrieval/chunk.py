@@ -9,16 +9,12 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pairsmith.core.errors import FolderError
-from pairsmith.core.paths import Place, is_folder, place
-from pairsmith.data.files.folders import printable_name
-from pairsmith.data.files.parsed import DocumentFault, Unreadable
+from pairsmith.data.files.parsed import Unreadable
 from pairsmith.data.files.reading import (
     UNKNOWN_KIND,
     DocumentCounts,
@@ -54,7 +50,7 @@ from pairsmith.runs.storage import hash_json
 from pairsmith.runs.work import Advance, Work
 from pairsmith.steps.planning import count_in_run, has_no_sample, sharded_estimate
 from pairsmith.steps.retrieval.settings import ChunkSettings
-from pairsmith.steps.shared import hashes, refuse_sources
+from pairsmith.steps.shared import hashes, refuse_inside, refuse_sources
 
 _CUT: pa.Schema = pa.schema([*CHUNK, ("key", pa.string())])
 """A chunk, and a key that is equal for all copies of its text."""
@@ -72,7 +68,7 @@ def chunk(settings: ChunkSettings, run: Run) -> DatasetFolder:
     read, and chunks that repeat an earlier one, become rejects.
     """
     refuse_sources(run, documents=settings.documents)
-    _refuse_inside(run.out, settings)
+    refuse_inside(run, documents=settings.documents)
     counted = count_documents(documents(settings))
     if counted.unknown:
         run.progress.say(
@@ -124,18 +120,6 @@ def _inputs(settings: ChunkSettings) -> dict[str, str]:
     return inputs
 
 
-def _refuse_inside(out: Place, settings: ChunkSettings) -> None:
-    """Refuse an ``--out`` inside a folder of documents, as the next run would read its files as documents."""
-    for source in settings.documents:
-        folder = place(source)
-        if isinstance(folder, Path) and isinstance(out, Path):
-            within = out.resolve().is_relative_to(folder.resolve())
-        else:
-            within = str(out).startswith(f"{str(folder).rstrip('/')}/")
-        if within and is_folder(folder):
-            raise FolderError(f"--out {out} is inside --documents {source}; give a folder outside of it")
-
-
 def _cut(settings: ChunkSettings, counted: DocumentCounts, inputs: dict[str, str], run: Run) -> DatasetFolder:
     """Cut all documents: the folder of their chunks, with copies, as ``_CUT``."""
     sizes = equal_shards(counted.documents, settings.shard_size)
@@ -175,7 +159,7 @@ def document_chunks(document: SourceDocument, settings: ChunkSettings) -> tuple[
     try:
         parsed = document.read()
     except Unreadable as error:
-        return _CUT.empty_table(), [_reject(document, error.fault)]
+        return _CUT.empty_table(), [document.reject(error.fault)]
     rows = [
         {
             "id": text_id(f"{document.name}\n{number}\n{part.text}"),
@@ -189,7 +173,7 @@ def document_chunks(document: SourceDocument, settings: ChunkSettings) -> tuple[
             cut_sections(parsed.sections, words=settings.words, overlap=settings.overlap), start=1
         )
     ]
-    return pa.Table.from_pylist(rows, _CUT), [_reject(document, fault) for fault in parsed.faults]
+    return pa.Table.from_pylist(rows, _CUT), [document.reject(fault) for fault in parsed.faults]
 
 
 def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
@@ -212,16 +196,6 @@ def plan_chunk(settings: ChunkSettings, before: Before) -> Estimate:
         shared=(time.monotonic() - begun - loading) * factor,
         size=round(2 * chunks.nbytes * factor),  # chunks are saved with and without copies
     )
-
-
-def _reject(document: SourceDocument, fault: DocumentFault) -> Reject:
-    # A library's message about a file may contain half a character of it, which cannot be stored.
-    details = {
-        key: printable_name(value) if isinstance(value, str) else value
-        for key, value in fault.details.items()
-    }
-    row = {"document": document.name, "where": document.where, **details}
-    return Reject.of(text_id(document.name), fault.filter, fault.reason, row)
 
 
 def _copy(row: dict[str, object]) -> Reject:
