@@ -65,7 +65,8 @@ class TextRequest:
         """Accept or reject the text of try ``number``; copies and repeats do not count as texts (D4, D6)."""
         text = group.text.strip()
         if fault := self._fault(group):
-            self.reject(number, *fault, text, task)
+            # A server refuses the same prompt in every try that runs, so all of them have one reject.
+            self.reject(0 if fault[0] == TOO_LONG else number, *fault, text, task)
             return
         self.texts[number] = text
         first: dict[str, int] = {}  # repeats of a text are rejected, whichever try ended first (D6)
