@@ -116,7 +116,7 @@ def status_of(folder: Place) -> Status | None:
             return Status(about["step"], complete, running, reached=reached, saved=saved)
     if kept := read_run(folder):
         status = _of_dataset(folder, kept)
-        if not status.running:  # a run that begins writes the copy first
+        if not status.running:  # a run writes the manifest again at its end
             status = replace(
                 status,
                 fault=f"{MANIFEST} is missing; run the command again, which restores it from {JOURNAL}/",
