@@ -46,7 +46,7 @@ settings (`--top-k 5` is `top_k: 5`). Besides the options on its own page, every
 |---|---|
 | `--out DIR` | Folder to write to, a path or a URL such as s3://BUCKET/FOLDER. Required (1). |
 | `--fresh` | Start over what an earlier run left in the folder; without it, that is kept and continued. |
-| `--quiet` | Show no progress; results are printed all the same. |
+| `--quiet` | Show only figures and other results to read; a step that only writes a folder shows nothing. |
 
 (1) `generate --preview` needs none, and `push` needs one only with `--dry-run`.
 
@@ -67,7 +67,7 @@ cut to the width of the terminal. Without a query, you are asked for queries, un
 | option | |
 |---|---|
 | `--json` | Print the results of each query as a JSON object on a line. |
-| `--quiet` | Show only results, no progress and messages. |
+| `--quiet` | Show only the results of the search, no progress and messages. |
 """
 
 _OTHERS = {
@@ -124,7 +124,7 @@ some seconds on a part of its data, and the result is scaled up to all of them; 
 | `--price-out X` | Price of a million output tokens (generated texts) of a server. |
 | `--budget X` | Largest sum to spend on a server; the plan says whether it suffices. |
 | `--set STEP.SETTING=VALUE` | As for [`run`](run.md). |
-| `--quiet` | Show only results, no progress and messages. |
+| `--quiet` | Show only the table, no progress and messages. |
 
 The plan of a step that trains or loads a large model takes up to a minute, so a run of a few minutes needs no
 plan.

@@ -507,6 +507,16 @@ def test_a_wrong_option_is_told_with_what_to_do(pairsmith, command, said):
     assert said in " ".join(result.stderr.split())
 
 
+def test_what_a_quiet_step_shows(pairsmith, tmp_path):
+    """Where the rows are the result, nothing is shown, as the help says."""
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"sentence1": "A lute.", "sentence2": "A horn.", "score": 1.0}\n')
+    result = pairsmith("mix", "--data", str(rows), "--out", str(tmp_path / "out"), "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+    help_text = " ".join(pairsmith("mix", "--help").output.split())
+    assert "figures and other results to read; a step that only writes a folder shows nothing" in help_text
+
+
 def test_columns_that_are_missing_are_named_together(pairsmith, tmp_path):
     graded = tmp_path / "graded.csv"
     graded.write_text("Satz A,Satz B,Note\na,b,1\n")

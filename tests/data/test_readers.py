@@ -174,7 +174,7 @@ class TestBadText:
         ("bad", "fault"),
         [
             (b"One\0", "holds a NUL character, as binary and UTF-16 files do; re-save it"),
-            (b"One\xff", "not UTF-8 (byte 0xff"),
+            (b"One\xff\x01", "not UTF-8 (byte 0xff"),
         ],
     )
     @pytest.mark.parametrize(
@@ -191,6 +191,14 @@ class TestBadText:
         assert second == (
             f"files {kind} are read as plain text; save the data as .txt with a text per line, .jsonl, .tsv, "
             ".csv or .parquet, or give documents (.pdf, .html, .md) to chunk"
+        )
+
+    @pytest.mark.parametrize("name", ["corpus.fr", "in"])
+    def test_a_file_of_an_unknown_kind_in_latin_1_is_only_to_be_saved_as_utf_8(self, put, name):
+        path = put(name, "Un café.\n".encode("latin1"))
+        assert fault(path) == (
+            f"{path}:1: not UTF-8 (byte 0xe9 at column 7); "
+            f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {name} > new)"
         )
 
     @pytest.mark.parametrize("name", ["in.docx", "in.PDF", "in.zip", "in.tar.gz", "in.png"])

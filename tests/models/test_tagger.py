@@ -149,6 +149,12 @@ def test_what_is_no_tagger_is_refused(tiny_bert, trained, tmp_path):
         load_tagger(tmp_path)
 
 
+@pytest.mark.parametrize("length", [0, 2, 7, 8.5])
+def test_a_length_without_room_for_words_is_refused(tiny_bert, length):
+    with pytest.raises(SettingsError, match="max_length must be (at least 8, not|a whole number, not)"):
+        load_tagger(tiny_bert, device="cpu", max_length=length)
+
+
 def test_in_python_a_student_becomes_a_tagger(tiny_bert, tmp_path):
     student = pairsmith.load_student(make_student(tiny_bert, tmp_path), device="cpu")
     tagger = pairsmith.train_tagger(student, SENTENCES, epochs=60, learning_rate=1e-2)

@@ -104,12 +104,12 @@ def test_a_file_without_columns_is_no_shard(folder):
 
 def test_a_damaged_file(folder):
     (folder.path / "data" / "train-00000.parquet").write_bytes(b"PAR1 half")
-    assert "train-00000.parquet cannot be read: " in fault(folder.table)
+    assert "train-00000.parquet is damaged (" in fault(folder.table)
 
 
 def test_a_missing_file(folder):
     (folder.path / "rejects" / "part-00000.parquet").unlink()
-    assert "part-00000.parquet cannot be read: " in fault(folder.rejects)
+    assert "part-00000.parquet is missing; run the command that wrote it again" in fault(folder.rejects)
 
 
 def test_what_is_no_dataset_folder(tmp_path, folder):

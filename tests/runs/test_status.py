@@ -293,6 +293,55 @@ def test_a_finished_run_has_its_rows_by_label(work, out):
     assert status_lines(out)[1:3] == ["            4 of label 0", "            2 of label 0.5"]
 
 
+@pytest.mark.parametrize(
+    ("damage", "fault"),
+    [
+        (lambda first, _: first.unlink(), "train-00000.parquet is missing"),
+        (
+            lambda *files: [file.unlink() for file in files],
+            "train-00000.parquet is missing; 1 more file is missing or damaged",
+        ),
+        (
+            lambda _, second: second.write_bytes(b"PAR1"),
+            "train-00001.parquet is damaged (it has another size)",
+        ),
+    ],
+)
+def test_a_data_file_that_is_missing_or_damaged(done, damage, fault):
+    """A rerun makes it again; the number of rows is still shown."""
+    damage(done / "data/train-00000.parquet", done / "data/train-00001.parquet")
+    heading, advice, *_ = status_lines(done)
+    assert heading == f"{done}: generate, damaged · 2 shards, 6 rows"
+    assert advice == f"  {done}/data/{fault}; run the command that wrote it again"
+
+
+def test_a_data_file_with_other_content_of_the_same_size(done):
+    file = done / "data/train-00000.parquet"
+    file.write_bytes(bytes(file.stat().st_size))
+    heading, advice, *_ = status_lines(done)
+    assert heading == f"{done}: generate, damaged · 2 shards, 6 rows"
+    assert advice.startswith(f"  {file} is damaged (")
+
+
+def test_a_folder_that_lost_its_manifest(done):
+    """The journal says what was done, and a rerun restores the manifest from it."""
+    (done / "manifest.json").unlink()
+    heading, advice, *_ = status_lines(done)
+    assert heading.startswith(f"{done}: generate, stopped · 2 shards, 6 rows")
+    assert advice == "  manifest.json is missing; run the command again, which restores it from journal/"
+    (done / "journal/run.json").unlink()
+    with pytest.raises(
+        FolderError, match=r"holds files of a step, but no manifest\.json, which lists them; "
+    ):
+        status_lines(done)
+    for part in (done / "journal").iterdir():
+        part.unlink()
+    with pytest.raises(
+        FolderError, match=r"holds files of a step, but no manifest\.json, which lists them; "
+    ):
+        status_lines(done)
+
+
 def test_an_unfinished_step_names_its_parts(work, out):
     work.start(out, planned=4)
     work.commit(work.start(out / "inputs", planned=2), 0)

@@ -84,7 +84,13 @@ FreshSteps = Annotated[
         "changes. [may be given several times]",
     ),
 ]
-QuietFlag = Annotated[bool, typer.Option("--quiet", help="Show only results, no progress and messages.")]
+QuietFlag = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        help="Show only figures and other results to read; a step that only writes a folder shows nothing.",
+    ),
+]
 
 
 class _Group(TyperGroup):

@@ -6,6 +6,7 @@ A line ends with ``\\n`` or ``\\r\\n``; in a file without any ``\\n``, as old Ma
 
 import codecs
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +24,12 @@ _WIDE_MARKS = (
 )
 """The byte order marks of encodings that are not read, and the bits of a character in these encodings."""
 
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+"""Bytes that are control characters in UTF-8, Latin-1 and similar encodings, and occur in no text."""
+
 
 class NotTextError(InputError):
-    """A file has bytes that are not UTF-8 text."""
+    """A file has bytes that are no text, neither in UTF-8 nor in an encoding such as Latin-1."""
 
 
 def read_lines(path: Place) -> Iterator[tuple[int, str]]:
@@ -64,7 +68,10 @@ def _divided(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _decode(raw: bytes, path: Place, number: int) -> str:
-    """The text of line ``number``, without line end and BOM; a ``NotTextError`` if it is not UTF-8."""
+    """The text of line ``number``, without line end and BOM; an ``InputError`` if it is not UTF-8.
+
+    The error is a ``NotTextError`` if the line has control characters, as files of other formats have.
+    """
     if number == 1:
         if bits := next((bits for mark, bits in _WIDE_MARKS if raw.startswith(mark)), 0):
             raise InputError(
@@ -78,7 +85,8 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
         line = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         refuse_other_format(path)
-        raise NotTextError(
+        kind = NotTextError if _CONTROL.search(raw) else InputError
+        raise kind(
             f"{path}:{number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
             f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {display_name(path)} > new)"
         ) from None

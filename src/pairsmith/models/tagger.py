@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pairsmith.core.arguments import checked_texts, model_name
+from pairsmith.core.arguments import checked_texts, checked_whole_number, model_name
 from pairsmith.core.errors import InputError, ModelError, joined_names
 from pairsmith.core.model_files import META, quiet_loading
 from pairsmith.data.tagged import BIO_TAG, OUTSIDE, as_bio
@@ -29,6 +29,8 @@ from pairsmith.models.token_vectors import TokenEncoder, start_tokens
 
 Span = tuple[int, int]
 """The start and end of a word in a text, in characters."""
+_SHORTEST = 8
+"""The smallest ``max_length``: with fewer tokens there is no room for a long word beside special tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +293,7 @@ def load_tagger(model: str | Path, **how: Unpack[Loading]) -> Tagger:
         model: a folder that ``train-tagger`` or a tagger's ``save`` wrote, or a folder or Hub id of a token
             classification model of transformers whose labels are BIO tags.
         how: ``device`` and ``dtype`` as for ``load_encoder``; ``max_length``, the longest sentence in tokens,
-            including special tokens. Longer sentences of a text are cut into several.
+            at least 8, including special tokens. Longer sentences of a text are cut into several.
 
     Returns:
         The tagger. For n texts, ``find_entities`` returns n lists of named entities, and ``tag_texts`` the
@@ -302,6 +304,8 @@ def load_tagger(model: str | Path, **how: Unpack[Loading]) -> Tagger:
         SettingsError: an argument has an invalid value, or there is no such device.
     """
     model = model_name(model)
+    if (max_length := how.get("max_length")) is not None:
+        checked_whole_number(max_length, "max_length", _SHORTEST)
     network, tokenizer, longest = load_with_head(model, "token classification", **how)
     tags = list_of_tags(network.config)
     if OUTSIDE not in tags or not all(map(BIO_TAG.fullmatch, tags)):

@@ -1,5 +1,6 @@
 """Reading the Parquet files of a dataset folder, with errors that say what to do about a damaged one."""
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -55,10 +56,13 @@ def open_shard(path: Place) -> Iterator[Any]:
                 if count > 1:
                     raise FolderError(f"{path} has {count} columns {name!r}; rename all but one of them")
                 yield file
+        except FileNotFoundError as error:
+            raise FolderError(f"{path} is missing; run the command that wrote it again") from error
         except (OSError, pa.ArrowException) as error:
-            raise FolderError(
-                f"{path} cannot be read: {first_line(error)}; run the command that wrote it again"
-            ) from error
+            # Only errors of the operating system have a number; others are about the file's content.
+            number = getattr(error, "errno", None)
+            why = f"cannot be read: {os.strerror(number)}" if number else f"is damaged ({first_line(error)})"
+            raise FolderError(f"{path} {why}; run the command that wrote it again") from error
 
 
 def in_words(schema: pa.Schema) -> str:

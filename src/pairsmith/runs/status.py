@@ -15,12 +15,15 @@ from pairsmith.core.folder_kinds import read_record
 from pairsmith.core.paths import (
     CHECKPOINT_RECORD,
     CHECKPOINTS,
+    JOURNAL,
     MANIFEST,
     TRAINING_STEP,
     Place,
     inside,
     is_folder,
+    name_in,
     reaching,
+    several,
     size_of,
 )
 from pairsmith.core.progress import clock
@@ -32,7 +35,7 @@ from pairsmith.runs.existing import entries_of
 from pairsmith.runs.folder import DatasetFolder
 from pairsmith.runs.journal import Journal, read_run
 from pairsmith.runs.log import recent
-from pairsmith.runs.manifest import ShardTotals, read_manifest
+from pairsmith.runs.manifest import REJECTS, SHARD_FILE, Manifest, ShardTotals, read_manifest
 from pairsmith.runs.ranks import few_numbers, rank_folders, rank_in
 
 _RECORDS = (
@@ -69,10 +72,13 @@ class Status:
     reached: str = ""  # of an unfinished training: the last step that it noted, in words
     saved: str = ""  # of an unfinished training: its latest checkpoints, in words
     left: float | None = None  # seconds that the remaining shards will take; None if it is unknown
+    fault: str = ""  # which files are missing or damaged, and what to do, in words; "" without a fault
 
     def lines(self, name: str) -> list[str]:
         """The status as lines of text, in which the folder is called ``name``."""
-        state = "finished" if self.complete else "running" if self.running else "stopped"
+        state = "running" if self.running else "stopped"
+        if self.complete:
+            state = "damaged" if self.fault else "finished"
         parts = [f"{name}: {self.step}, {state}"]
         if self.reasons is not None:
             shards = counted(self.planned or self.shards, "shards")
@@ -89,15 +95,16 @@ class Status:
         total = sum((self.reasons or {}).values())
         labels = [f"    {number:>9,} of label {one_line(name)}" for name, number in self.labels.items()]
         heading = [f"  {counted(total, 'rejects')}"] if rejects else []
-        return [" · ".join(parts), *labels, *heading, *rejects]
+        fault = [f"  {self.fault}"] if self.fault else []
+        return [" · ".join(parts), *fault, *labels, *heading, *rejects]
 
 
 def status_of(folder: Place) -> Status | None:
-    """The status of a step's folder; None if it has no record of a step."""
+    """The status of a step's folder; None if it has no record of a step, nor a copy in its journal."""
     for name in _RECORDS:
         if about := _record(folder, name):
             if name == MANIFEST:
-                return _of_dataset(folder)
+                return _of_dataset(folder, read_manifest(folder))
             complete = bool(about.get("complete"))
             running = not complete and lock.is_held(folder)
             if complete:
@@ -107,6 +114,14 @@ def status_of(folder: Place) -> Status | None:
             rates, checkpoints = rates if isinstance(rates, list) else [], folder / CHECKPOINTS
             reached, saved = _step_reached(checkpoints, rates), _saved_steps(checkpoints, rates)
             return Status(about["step"], complete, running, reached=reached, saved=saved)
+    if kept := read_run(folder):
+        status = _of_dataset(folder, kept)
+        if not status.running:  # a run writes the manifest again at its end
+            status = replace(
+                status,
+                fault=f"{MANIFEST} is missing; run the command again, which restores it from {JOURNAL}/",
+            )
+        return status
     return None
 
 
@@ -227,6 +242,11 @@ def _lines(path: Place) -> Iterator[str]:
             return
         if not inside(path):
             raise FolderError(f"{path} is empty: no step has finished any work in it; run its command again")
+        if _shard_files(path) or inside(path / JOURNAL):
+            raise FolderError(
+                f"{path} holds files of a step, but no {MANIFEST}, which lists them; copy the folder again, "
+                "or run its command with another folder as --out"
+            )
         raise FolderError(
             f"{path} holds neither a step's work nor a recipe's run; give a folder that was written to as "
             "--out"
@@ -239,6 +259,12 @@ def _lines(path: Place) -> Iterator[str]:
         step_status = status_of(path / name)
         begun = "running" if lock.is_held(path / name) else "not started"
         yield from step_status.lines(name) if step_status else [f"{name}: {begun}"]
+
+
+def _shard_files(path: Place) -> list[Place]:
+    """The files in ``path`` that have the names of a shard's files."""
+    files = (file for folder in ("data", REJECTS) for file in inside(path / folder))
+    return [file for file in files if SHARD_FILE.fullmatch(name_in(path, file))]
 
 
 def _adds_to(rank_folder: Place, finished: str) -> bool:
@@ -296,12 +322,19 @@ def _parts_of(path: Place) -> Iterator[str]:
             yield from (f"  {line}" for line in status.lines(part.name))
 
 
-def _of_dataset(folder: Place) -> Status:
-    manifest = read_manifest(folder)
+def _of_dataset(folder: Place, manifest: Manifest) -> Status:
     entries = manifest.shards or entries_of(manifest, Journal.read(folder)).values()
     totals, planned = ShardTotals().plus(*entries), manifest.planned
     shards = sum(not manifest.asked or entry.asked == manifest.asked for entry in entries)
     rate, seconds = _pace(folder)
+    labels: Mapping[str, int] = {}
+    fault = ""
+    if manifest.complete and shards <= _MOST_COUNTED:
+        try:
+            _check_sizes(folder, manifest)
+            labels = _labels(folder)
+        except FolderError as error:
+            fault = str(error)
     return Status(
         step=manifest.step,
         complete=manifest.complete,
@@ -312,8 +345,24 @@ def _of_dataset(folder: Place) -> Status:
         reasons=totals.rejects_by_reason,
         rate=rate,
         left=(planned - shards) * seconds if planned and seconds and not manifest.complete else None,
-        labels=_labels(folder) if manifest.complete and shards <= _MOST_COUNTED else {},
+        labels=labels,
+        fault=fault,
     )
+
+
+def _check_sizes(folder: Place, manifest: Manifest) -> None:
+    """Raise a ``FolderError`` if a file that the manifest lists is missing, or has another size."""
+    files = manifest.shard_files
+    sizes = several(lambda file: size_of(folder / file.path), files)
+    faults = [
+        f"{folder / file.path} is {'missing' if size is None else 'damaged (it has another size)'}"
+        for file, size in zip(files, sizes, strict=True)
+        if size != file.bytes
+    ]
+    if faults:
+        others = counted(len(faults) - 1, "more files are")
+        more = f"; {others} missing or damaged" if len(faults) > 1 else ""
+        raise FolderError(f"{faults[0]}{more}; run the command that wrote it again")
 
 
 def _labels(folder: Place) -> Mapping[str, int]:

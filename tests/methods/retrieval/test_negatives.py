@@ -1,5 +1,6 @@
 """Hard negatives on objects, against the step that does the same with folders, and against brute force."""
 
+import io
 import json
 
 import numpy as np
@@ -8,7 +9,7 @@ from tests.conftest import make_bert
 from tests.fixed_vectors import encode_fixed_vectors
 
 from pairsmith.core.errors import InputError, SettingsError
-from pairsmith.core.progress import Silent
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.methods.retrieval.negatives import find_hard_negatives
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
@@ -87,6 +88,22 @@ def test_the_lowest_positive_of_a_query_limits_the_negatives_of_all(fixed):
     encoder = fixed({"q": [1, 0], "p": [0.96, 0.28], "r": [0.6, 0.8], "x": [0.8, 0.6], "y": [0.28, 0.96]})
     rows = find_hard_negatives([("q", "p"), ("q", "r")], ["x", "y"], encoder)
     assert [row.negatives for row in rows] == [("y",), ("y",)]
+
+
+def test_positives_of_the_corpus_are_not_encoded_again(fixed):
+    shown = io.StringIO()
+    encoder = fixed({"q": [1, 0], "p": [0.8, 0.6], "other": [0.6, 0.8], "zero": [0, 0], "x": [0.28, 0.96]})
+    pairs = [("q", "p"), ("q", "P."), ("q", "other")]
+    rows = find_hard_negatives(pairs, ["x", "p"], encoder, progress=Progress(shown))
+    assert [row.negatives for row in rows] == [("x",)] * 3
+    assert [row.positive for row in rows] == ["p", "p", "other"]
+    assert "encode: 1/1 positives" in shown.getvalue()
+    # Without a positive that remains, and with one whose vector is zero.
+    for others, expected in (([], []), ([("q", "zero")], [()])):
+        rows = find_hard_negatives([("q", "p"), *others], ["x", "p", "zero"], encoder)
+        assert [row.negatives for row in rows] == [("x",), *expected]
+    with pytest.raises(InputError, match="pairs: there are no texts, or none with a nonzero vector"):
+        find_hard_negatives([("q", "zero")], ["x", "p"], encoder)
 
 
 def test_no_pairs_are_told(fixed):

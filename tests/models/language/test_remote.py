@@ -162,8 +162,21 @@ def test_a_prompt_that_the_server_finds_too_long_is_rejected_without_further_tri
     assert {reject.reason for reject in too_long} == {
         "the server says that the prompt exceeds the model's context"
     }
-    assert len(too_long) == 2 * len(task.label_names)
+    assert len(too_long) == len(task.label_names)  # one for each prompt, of which two texts are wanted
     assert {row.sentence1 for row in written.rows} == set(SENTENCES)
+
+
+def test_a_giant_prompt_is_not_sent_to_a_server_that_does_not_tell_its_context(server, connect, monkeypatch):
+    monkeypatch.setattr("pairsmith.methods.dino.requests.MOST_SENT", 400)
+    task = load_task("sts")
+    decoding = task.decoding.model_copy(update={"decay": 0.0, "tries": 2})
+    model = connect(way="plain")
+    written = write(task, model, pair_requests(task, ["long " * 100, *SENTENCES[:1]], 1), decoding, 1, None)
+    too_long = [reject for reject in written.rejects if reject.filter == "too long"]
+    assert [reject.reason for reject in too_long] == len(task.label_names) * [
+        "a prompt exceeds 10,000,000 characters, the most that is sent to a server that does not tell its context"
+    ]
+    assert {row.sentence1 for row in written.rows} == {SENTENCES[0]}
 
 
 def test_if_all_prompts_are_too_long_the_run_ends_with_the_servers_words(server, connect, monkeypatch):

@@ -51,6 +51,7 @@ from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.models.language.remote_decoder import RemoteDecoder
 from pairsmith.models.language.sampling import Sampling
+from pairsmith.models.language.servers import MOST_SENT
 from pairsmith.models.locks import locked
 from pairsmith.models.memory import told_if_out_of_memory
 
@@ -256,6 +257,9 @@ def write(
             else:
                 too_long = (
                     f"a prompt and {decoding.max_tokens} new tokens exceed the model's {model.context} tokens"
+                    if all(prompts)
+                    else f"a prompt exceeds {MOST_SENT:,} characters, the most that is sent to a server that "
+                    "does not tell its context"
                 )
                 request.reject(0, TOO_LONG, too_long, "", task)
                 hooks.on_done(request)

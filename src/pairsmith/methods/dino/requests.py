@@ -13,6 +13,7 @@ from pairsmith.models.language.decoder import Group
 from pairsmith.models.language.faults import TextFault, fault_of_text
 from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
+from pairsmith.models.language.servers import MOST_SENT, UNKNOWN_CONTEXT
 from pairsmith.runs.seeds import stream_key
 
 GeneratedRow = ScoredPair | LabelledPair | LabelledText
@@ -65,7 +66,8 @@ class TextRequest:
         """Accept or reject the text of try ``number``; copies and repeats do not count as texts (D4, D6)."""
         text = group.text.strip()
         if fault := self._fault(group):
-            self.reject(number, *fault, text, task)
+            # A server refuses the same prompt in every try that runs, so all of them have one reject.
+            self.reject(0 if fault[0] == TOO_LONG else number, *fault, text, task)
             return
         self.texts[number] = text
         first: dict[str, int] = {}  # repeats of a text are rejected, whichever try ended first (D6)
@@ -133,8 +135,11 @@ def prompt_tokens(task: TaskSpec, model: SteerableModel | RemoteModel, prompt: s
     """The tokens of a prompt, as plain text or in the model's chat format, which not all models have.
 
     A prompt that is certainly too long is not tokenized, as tokenizers take minutes for a text of megabytes
-    and cannot be interrupted. In its place stand as many zeros as make it one token too long.
+    and cannot be interrupted. In its place stand as many zeros as make it one token too long. The result is
+    empty if the prompt is too long to be sent to a server that does not tell its context.
     """
+    if model.context == UNKNOWN_CONTEXT and len(prompt) > MOST_SENT:
+        return ()
     if len(prompt) > _MOST_CHARACTERS * model.context:
         return (0,) * (model.context + 1)
     if task.format == "plain":

@@ -11,7 +11,9 @@ The step ``negatives`` calls the same functions with parts of a large search.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +31,7 @@ from pairsmith.core.arguments import (
     checked_whole_number,
 )
 from pairsmith.core.arrays import Float32s
-from pairsmith.core.errors import SettingsError
+from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.text_keys import TextKeys, copy_keys
 from pairsmith.models.unit_vectors import distinct_unit_vectors
@@ -109,22 +111,24 @@ def find_hard_negatives(
         encoder, (query for query, _ in all_pairs), "query", "pairs", unit="queries", progress=shown
     )
     texts, y = distinct_unit_vectors(encoder, corpus, "document", "corpus", progress=shown)
-    positives = _as_in_corpus([positive for _, positive in all_pairs], texts)
-    distinct_positives, z = distinct_unit_vectors(
-        encoder, positives, "document", "pairs", unit="positives", progress=shown
-    )
+    text_keys = np.stack(copy_keys(texts), axis=1)
+    keys, _ = copy_keys([positive for _, positive in all_pairs])
+    places = places_of_copies(text_keys, ((keys, 0), (keys, 1)))
+    positives = [
+        positive if place < 0 else texts[place]
+        for (_, positive), place in zip(all_pairs, places.tolist(), strict=True)
+    ]
+    pair_positive, z = _vectors_of_positives(encoder, positives, places, y, shown)
     query_numbers = {query: number for number, query in enumerate(queries)}
-    positive_numbers = {positive: number for number, positive in enumerate(distinct_positives)}
 
     # 1. The texts nearest to each query, without its positives, the query itself and copies.
-    own, text_keys = _own_keys(all_pairs, query_numbers), np.stack(copy_keys(texts), axis=1)
+    own = _own_keys(all_pairs, query_numbers)
     with shown.task("search", len(x), "queries") as bar:
         nearest_texts = one_way_search(x, y, last + SPARE, advance=bar.advance)
     neighbours, _ = without_own_texts(nearest_texts, last, x, y, own, text_keys)
 
     # 2. The lowest cosine of a query with its positives. Texts with zero vectors have no number.
     pair_query = np.array([query_numbers.get(query, -1) for query, _ in all_pairs])
-    pair_positive = np.array([positive_numbers.get(positive, -1) for positive in positives])
     rows = np.flatnonzero((pair_query >= 0) & (pair_positive >= 0))
     of_query, of_positive = torch.from_numpy(pair_query[rows]), torch.from_numpy(pair_positive[rows])
     cosines = products_with(x[of_query], z, of_positive[:, None])[:, 0]
@@ -158,13 +162,31 @@ def _checked_ranks(ranks: Sequence[int]) -> tuple[int, int]:
     return first, last
 
 
-def _as_in_corpus(positives: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """The positives, each replaced by its copy in the corpus if there is one."""
-    keys, _ = copy_keys(positives)
-    places = places_of_copies(np.stack(copy_keys(texts), axis=1), ((keys, 0), (keys, 1))).tolist()
-    return [
-        positive if place < 0 else texts[place] for positive, place in zip(positives, places, strict=True)
-    ]
+def _vectors_of_positives(
+    encoder: "SentenceTransformer",
+    positives: Sequence[str],
+    places: NDArray[np.int64],
+    y: Tensor,
+    progress: Progress,
+) -> tuple[NDArray[np.int64], Tensor]:
+    """The unit vectors of the distinct positives, ``(m, d)``, after the index of each positive's vector.
+
+    Those of the corpus have their vectors in ``y``, at ``places``; the others, at -1, are encoded. A positive
+    with a zero vector has the index -1.
+    """
+    of_corpus = np.unique(places[places >= 0])
+    indices = np.where(places < 0, -1, np.searchsorted(of_corpus, places))
+    z = y[torch.from_numpy(of_corpus)]
+    if others := list(compress(positives, places < 0)):
+        # That all others have zero vectors is an error only if they are all positives.
+        with suppress(InputError) if len(of_corpus) else nullcontext():
+            distinct, vectors = distinct_unit_vectors(
+                encoder, others, "document", "pairs", unit="positives", progress=progress
+            )
+            numbers = {positive: number for number, positive in enumerate(distinct, start=len(z))}
+            indices[places < 0] = [numbers.get(positive, -1) for positive in others]
+            z = torch.cat([z, vectors])
+    return indices, z
 
 
 def _own_keys(pairs: Sequence[tuple[str, str]], numbers: dict[str, int]) -> TextKeys:

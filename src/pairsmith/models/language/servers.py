@@ -18,6 +18,12 @@ class Ask(Protocol):
         """Send a request until ``read`` accepts the answer, and return what it read."""
 
 
+UNKNOWN_CONTEXT = 2**31
+"""The context in tokens of a server that does not tell it; the server says when a prompt is too long."""
+
+MOST_SENT = 10_000_000
+"""Largest prompt in characters that is sent to such a server: some two million tokens of English."""
+
 LIKELIEST_TOKENS = 1000
 """Number of likeliest tokens among which a token is searched whose probability the server does not report."""
 
@@ -35,7 +41,7 @@ class OpenAIServer:
     """Any server with OpenAI's completions. It takes prompts as text only; a token is a byte of UTF-8."""
 
     form = "OpenAI's"
-    context = 2**31  # unknown: the server says when a prompt is too long
+    context = UNKNOWN_CONTEXT
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
