@@ -172,6 +172,7 @@ _GUIDES = {
     "train-teacher": "questions.md#answering",
     "relabel": "questions.md#answering",
     "infuse": "questions.md#the-student",
+    "answer": "questions.md#answers-to-questions",
     "train-tagger": "questions.md#a-tagger-of-names",
     "tag": "questions.md#a-tagger-of-names",
     "queries": "retriever.md#queries",
