@@ -190,6 +190,7 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     lines(folder / "letters.txt", ["Ann Lee wrote from Rome."])
     write(folder / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
     write(folder / "more-texts.jsonl", [{"text": f"{passage(0)} It was late."}])
+    lines(folder / "my-questions.csv", ["mail,question,context", f'7,Who plays?,"{passage(0)}"'])
     documents(folder)
     requests(folder)
 

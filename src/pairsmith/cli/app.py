@@ -37,7 +37,7 @@ _SECTIONS = {
         "train-summarizer", "summarize",
     ),
     "From passages and questions": (
-        "train-asker", "ask", "train-teacher", "relabel", "infuse", "train-tagger", "tag",
+        "train-asker", "ask", "train-teacher", "relabel", "infuse", "answer", "train-tagger", "tag",
     ),
     "From documents to a retriever": (
         "chunk", "queries", "filter-queries", "negatives", "train-retriever", "search",

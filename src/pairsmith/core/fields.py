@@ -121,6 +121,24 @@ BatchTokens = Annotated[
         json_schema_extra=NO_EFFECT,
     ),
 ]
+AnswerTokens = Annotated[int, Field(ge=1, description="Largest number of tokens of an answer.")]
+WindowsAtOnce = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="Number of text windows that the model processes at once; it has no effect with a folder "
+        "that infuse wrote.",
+        json_schema_extra=NO_EFFECT,
+    ),
+]
+WindowLength = Annotated[
+    int | None,
+    Field(
+        ge=16,
+        description="Largest number of tokens of an input: question and text together, or the text alone "
+        "with a folder that infuse wrote. Longer texts are cut into windows. Unset: the model's own limit.",
+    ),
+]
 
 
 class ShardBounds(NamedTuple):

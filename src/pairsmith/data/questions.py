@@ -45,6 +45,15 @@ RELABELLED: pa.Schema = pa.schema(
 ``starts`` is the distribution of the position of the answer's first character, ``ends`` that of the position
 after its last character."""
 
+ANSWERED: pa.Schema = pa.schema(
+    [
+        *text_schema("id", "context", "question", "answer"),
+        ("answer_start", pa.int64()),
+        ("confidence", pa.float64()),
+    ]
+)
+"""``answer`` is a model's answer, and ``answer_start`` the position of its first character in ``context``."""
+
 Span = tuple[int, int]
 """The position of an answer's first character, and the position after its last."""
 

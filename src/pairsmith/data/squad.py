@@ -20,8 +20,17 @@ import pyarrow as pa
 
 from pairsmith.core.errors import InputError, joined_names, redacted
 from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.data.kept_columns import value_as_text
 from pairsmith.data.lines import read_lines
-from pairsmith.data.readers import filled_text, pick_columns, refuse_half_characters, row_id, title_of
+from pairsmith.data.readers import (
+    at_least_one,
+    column_text,
+    filled_text,
+    pick_columns,
+    refuse_half_characters,
+    row_id,
+    title_of,
+)
 from pairsmith.data.schemas import ANSWERS, text_schema
 from pairsmith.data.sources import Columns, Source, data_suffix, open_source
 
@@ -91,6 +100,47 @@ def questions_with_rows(
 ) -> Iterator[tuple[Question, str, Columns]]:
     """As ``read_questions``, but yields each question with the location of its row, and with its row."""
     return _questions(open_questions(source), unanswered)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRow:
+    """A question and its passage, either of which may be blank.
+
+    ``others`` has the row's other columns: texts unchanged, other values as JSON, null as None.
+    """
+
+    id: str
+    context: str
+    question: str
+    others: Mapping[str, str | None]
+
+    @property
+    def blank(self) -> str:
+        """Which of the two is blank, ``question`` or ``passage``; empty if neither is."""
+        if not self.question:
+            return "question"
+        return "" if self.context.strip() else "passage"
+
+
+def read_question_rows(source: str) -> Iterator[QuestionRow]:
+    """Read questions that a model is to answer, one at a time, including blank questions and passages.
+
+    The rows need no column ``answers``; if they have one, it is not checked. ``source``, and the id of a
+    question without one, are as for ``read_questions``.
+    """
+    opened = open_questions(source)
+    names: list[str] = []
+    for where, row in at_least_one(opened.rows(), f"{opened.name} holds no questions"):
+        names = names or pick_columns(row, [["context"], [question_column(row)]], opened.name)
+        column_text(row, names[0], where)  # refuses what is no text
+        context = str(row[names[0]] or "")  # not stripped, as in ``read_questions``
+        question = column_text(row, names[1], where)
+        others = {
+            name: value_as_text(value, name, where)
+            for name, value in row.items()
+            if name not in (*names, "id", WORDINGS)
+        }
+        yield QuestionRow(row_id(row, question + context, where), context, question, others)
 
 
 def open_questions(source: str | Place | Source) -> Source:

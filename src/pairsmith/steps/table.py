@@ -26,7 +26,7 @@ from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSetti
 from pairsmith.steps.mine.settings import FilterSettings, MineSettings, RewriteSettings
 from pairsmith.steps.mix.settings import MixSettings
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.questions.settings import AskSettings, RelabelSettings
+from pairsmith.steps.questions.settings import AnswerSettings, AskSettings, RelabelSettings
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
 from pairsmith.steps.step import Step, StepTable
 from pairsmith.steps.training.settings import (
@@ -167,7 +167,10 @@ STEPS: StepTable = {
         TrainReaderSettings,
         "pairsmith.steps.training.reader:train_reader",
         "Train a reader on seeds and mined questions.",
-        next_commands=("pairsmith evaluate qa --model {out} --data QUESTIONS --out {out}-measured",),
+        next_commands=(
+            "pairsmith evaluate qa --model {out} --data QUESTIONS --out {out}-measured",
+            "pairsmith answer --model {out} --data QUESTIONS --out {out}-answers",
+        ),
     ),
     "train-summarizer": Step(
         TrainSummarizerSettings,
@@ -219,6 +222,12 @@ STEPS: StepTable = {
             "pairsmith evaluate qa --model {out} --data QUESTIONS --out {out}-measured",
             "pairsmith train-tagger --base {out} --data TAGGED.conll --out {out}-tagger",
         ),
+    ),
+    "answer": Step(
+        AnswerSettings,
+        "pairsmith.steps.questions.answer:answer",
+        "Answer questions on passages.",
+        next_commands=("pairsmith export --data {out} --form csv --out {out}-table",),
     ),
     "train-tagger": Step(
         TrainTaggerSettings,

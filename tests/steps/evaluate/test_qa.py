@@ -88,7 +88,7 @@ def saying(monkeypatch):
             advance(len(questions))
             return [Prediction(text, 0, 1.0) for text in texts]
 
-        monkeypatch.setattr("pairsmith.models.reader.answer", answer)
+        monkeypatch.setattr("pairsmith.models.question_answering.answer", answer)
 
     return say
 
@@ -258,7 +258,7 @@ def test_the_settings_reach_the_reader(reader, data, tmp_path, monkeypatch):
         seen.update(rest)
         raise ModelError("stop")
 
-    monkeypatch.setattr("pairsmith.models.reader.load_reader", load)
+    monkeypatch.setattr("pairsmith.models.question_answering.load_reader", load)
     with pytest.raises(ModelError, match="stop"):
         evaluate_qa(settings(reader, data, dtype="bfloat16", max_length=40), Run(tmp_path / "out", Silent()))
     assert seen == {"device": "cpu", "dtype": "bfloat16", "max_length": 40, "fresh_head": False}

@@ -4,9 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pairsmith.core.model_names import resolve_model
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.metrics.bootstrap import mean_intervals
@@ -20,9 +19,6 @@ from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import load_options
-
-if TYPE_CHECKING:
-    from pairsmith.models.reader import Prediction
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +88,15 @@ def answerer(
 
     An ``untrained`` model gets the head of a reader, for plans; a student would be faster.
     """
-    from pairsmith.models.reader import answer, load_reader
-    from pairsmith.models.span_answers import answer_with_span_encoder
-    from pairsmith.models.span_encoder import load_span_encoder
-    from pairsmith.models.span_heads import heads_kind
+    from pairsmith.models.question_answering import load_question_answerer
 
-    options = load_options(settings)
-    answers: Callable[..., list[Prediction]]
-    if not untrained and heads_kind(resolve_model(settings.model)) == "questions":
-        answers = partial(answer_with_span_encoder, load_span_encoder(settings.model, **options))
-    else:
-        reader = load_reader(settings.model, fresh_head=untrained, **options)
-        answers = partial(answer, reader, batch_size=settings.batch_size)
+    answer_questions = load_question_answerer(
+        settings.model, batch_size=settings.batch_size, fresh_head=untrained, **load_options(settings)
+    )
 
     def answer_all(questions: Sequence[Question]) -> list[Answered]:
         with progress.task("answer", len(questions), "questions") as bar:
-            predictions = answers(
+            predictions = answer_questions(
                 [question.question for question in questions],
                 [question.context for question in questions],
                 max_answer_tokens=settings.max_answer_tokens,

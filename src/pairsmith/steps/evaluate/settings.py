@@ -6,7 +6,16 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.errors import ModelError
-from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnce
+from pairsmith.core.fields import (
+    AnswerTokens,
+    Device,
+    Dtype,
+    Pooling,
+    TextLength,
+    TextsAtOnce,
+    WindowLength,
+    WindowsAtOnce,
+)
 from pairsmith.core.model_names import MINILM, check_name
 from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, MOST_ITEMS, NO_EFFECT, Listed, Settings
 
@@ -147,20 +156,9 @@ class EvaluateQaSettings(Settings):
         "answers.",
         json_schema_extra=BY_CONTENT,
     )
-    max_answer_tokens: int = Field(default=17, ge=1, description="Largest number of tokens of an answer.")
-    batch_size: int = Field(
-        default=32,
-        ge=1,
-        description="Number of text windows that the model processes at once; it has no effect with a folder "
-        "that infuse wrote.",
-        json_schema_extra=NO_EFFECT,
-    )
-    max_length: int | None = Field(
-        default=None,
-        ge=16,
-        description="Largest number of tokens of an input: question and text together, or the text alone "
-        "with a folder that infuse wrote. Longer texts are cut into windows. Unset: the model's own limit.",
-    )
+    max_answer_tokens: AnswerTokens = 17
+    batch_size: WindowsAtOnce = 32
+    max_length: WindowLength = None
     against: Against = None
     bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0

@@ -1,1 +1,1 @@
-"""Questions on passages: the steps `ask`, which generates them, and `relabel`, in which a teacher answers."""
+"""Questions on passages: the steps ``ask``, which generates them, ``relabel`` and ``answer``."""

@@ -1,10 +1,19 @@
-"""Settings of ``ask`` and ``relabel``: their defaults, bounds and help texts."""
+"""Settings of ``ask``, ``relabel`` and ``answer``: their defaults, bounds and help texts."""
 
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from pairsmith.core.fields import BatchTokens, Device, Dtype, ShardBounds, WorkerSettings
+from pairsmith.core.fields import (
+    AnswerTokens,
+    BatchTokens,
+    Device,
+    Dtype,
+    ShardBounds,
+    WindowLength,
+    WindowsAtOnce,
+    WorkerSettings,
+)
 from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, NO_EFFECT, Listed, refuse
 from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions, QuestionDecoding
@@ -201,6 +210,33 @@ class RelabelSettings(WorkerSettings):
     device: Device = "auto"
     dtype: Dtype = "float32"
     shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=64, most=2_000)
+    shard_size: int | None = Field(
+        default=None,
+        ge=1,
+        le=100_000,
+        description=f"Number of questions that are processed and saved together. {shard_bounds.unset}",
+    )
+
+
+class AnswerSettings(WorkerSettings):
+    """Answer questions, each by a span of its passage (Q7)."""
+
+    model: str = Field(
+        description="Folder that train-reader, train-teacher or infuse wrote, or a folder or Hub id of a "
+        "model of transformers for question answering.",
+        json_schema_extra=BY_CONTENT,
+    )
+    data: str = Field(
+        description="Questions on passages, with or without answers: a SQuAD file, rows with the columns "
+        "question and context (.jsonl, .csv, .tsv, .parquet), a dataset folder, or a Hub data set.",
+        json_schema_extra=BY_CONTENT,
+    )
+    max_answer_tokens: AnswerTokens = 17
+    max_length: WindowLength = None
+    batch_size: WindowsAtOnce = 32
+    device: Device = "auto"
+    dtype: Dtype = "float32"
+    shard_bounds: ClassVar[ShardBounds] = RelabelSettings.shard_bounds
     shard_size: int | None = Field(
         default=None,
         ge=1,
