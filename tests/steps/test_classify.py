@@ -15,9 +15,9 @@ from pairsmith.core.progress import Silent
 from pairsmith.models.classifier import load_classifier
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.classify.route import classify
-from pairsmith.steps.classify.settings import ClassifySettings
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
+from pairsmith.steps.texts.classify import classify
+from pairsmith.steps.texts.settings import ClassifySettings
 from pairsmith.steps.training.classifier import train_classifier
 from pairsmith.steps.training.settings import TrainClassifierSettings
 

@@ -14,9 +14,9 @@ from pairsmith.core.progress import Silent
 from pairsmith.data.files.reading import SourceDocument
 from pairsmith.models.text_generator import generate_outputs, load_text_generator
 from pairsmith.runs import DatasetFolder, Run
-from pairsmith.steps.classify import summarize as summarizing
-from pairsmith.steps.classify.settings import SummarizeSettings
-from pairsmith.steps.classify.summarize import summarize
+from pairsmith.steps.texts import summarize as summarizing
+from pairsmith.steps.texts.settings import SummarizeSettings
+from pairsmith.steps.texts.summarize import summarize
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ from pairsmith.data.tagged import TaggedSentence, read_tagged
 from pairsmith.models.tagger import load_tagger
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.estimate import Estimate
-from pairsmith.steps.classify.settings import TagSettings
-from pairsmith.steps.classify.tag import tag
+from pairsmith.steps.texts.settings import TagSettings
+from pairsmith.steps.texts.tag import tag
 from pairsmith.steps.training.settings import TrainTaggerSettings
 from pairsmith.steps.training.tagger import train_tagger
 from pairsmith.tools.report.route import report

@@ -111,9 +111,23 @@ def load_text_generator(
 ) -> TextGenerator:
     """Load ``model``, an encoder-decoder model such as BART or a decoder-only model, as a text generator.
 
-    ``kind`` is the output, which decides the cue of a decoder-only model: summaries, or (``reading``)
-    questions to answers in passages. With ``fresh_decoder``, an encoder such as BERT gets a decoder, to be
-    trained. The other arguments are as for ``load_with_head``.
+    Args:
+        model: a folder that ``train-summarizer`` wrote, or a folder or Hub id of a model with an encoder and a
+            decoder, or with a decoder only.
+        kind: what it writes, which decides the cue of a decoder-only model: summaries, or (``reading``)
+            questions to answers in passages.
+        fresh_decoder: whether an encoder such as BERT gets a decoder, to be trained.
+        seed: random seed of a fresh decoder.
+        how: ``device`` and ``dtype`` as for ``load_encoder``; ``max_length``, the longest input in tokens, of
+            which the rest is cut off; by default as in the training, else the model's own limit.
+
+    Returns:
+        The text generator. For n texts, ``summarize`` returns n summaries, and ``is_truncated`` whether only
+        the beginning of each text is read.
+
+    Raises:
+        ModelError: the model cannot be loaded, or lacks a token that begins or ends a text.
+        SettingsError: an argument has an invalid value, or there is no such device.
     """
     from transformers import GenerationConfig
 

@@ -6,7 +6,6 @@ The command line, recipes and reports are made from ``STEPS``.
 from pairsmith.core.model_names import check_name
 from pairsmith.core.paths import is_folder, place
 from pairsmith.data.tasks import load_task
-from pairsmith.steps.classify.settings import ClassifySettings, SummarizeSettings, TagSettings
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings, check_retriever_name
 from pairsmith.steps.evaluate.settings import (
@@ -29,6 +28,7 @@ from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.questions.settings import AnswerSettings, AskSettings, RelabelSettings
 from pairsmith.steps.retrieval.settings import ChunkSettings, FilterQueriesSettings, QueriesSettings
 from pairsmith.steps.step import Step, StepTable
+from pairsmith.steps.texts.settings import ClassifySettings, SummarizeSettings, TagSettings
 from pairsmith.steps.training.settings import (
     InfuseSettings,
     TrainBiencoderSettings,
@@ -125,7 +125,7 @@ STEPS: StepTable = {
     ),
     "classify": Step(
         ClassifySettings,
-        "pairsmith.steps.classify.route:classify",
+        "pairsmith.steps.texts.classify:classify",
         "Label texts with a text classifier.",
         next_commands=("pairsmith export --data {out} --form csv --out {out}-table",),
     ),
@@ -183,7 +183,7 @@ STEPS: StepTable = {
     ),
     "summarize": Step(
         SummarizeSettings,
-        "pairsmith.steps.classify.summarize:summarize",
+        "pairsmith.steps.texts.summarize:summarize",
         "Summarise texts or documents.",
     ),
     "train-asker": Step(
@@ -237,7 +237,7 @@ STEPS: StepTable = {
     ),
     "tag": Step(
         TagSettings,
-        "pairsmith.steps.classify.tag:tag",
+        "pairsmith.steps.texts.tag:tag",
         "Find the named entities in texts.",
         next_commands=("pairsmith export --data {out} --form conll --out {out}-words",),
     ),

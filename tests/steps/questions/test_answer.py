@@ -255,4 +255,6 @@ def test_answers_can_be_planned(models, tiny_bert, data, tmp_path):
 
 def test_folders_that_are_there_are_recognised():
     actual = Identity.of("answer", of("m", "d").deciding(), {}, {}).fingerprint
-    assert actual[:16] == "3c14a72f3b430310", "folders of earlier versions are refused (CONTRIBUTING.md, “add an option”)"
+    assert actual[:16] == "3c14a72f3b430310", (
+        "folders of earlier versions are refused (CONTRIBUTING.md, “add an option”)"
+    )

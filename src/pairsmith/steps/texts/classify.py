@@ -16,11 +16,11 @@ from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, resolve
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import Advance
-from pairsmith.steps.classify.settings import ClassifySettings
-from pairsmith.steps.classify.text_rows import NewRows, Row, with_new_columns
 from pairsmith.steps.evaluate.classification_settings import label_descriptions
 from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate, text_encoder, timed
 from pairsmith.steps.shared import load_options, refuse_sources
+from pairsmith.steps.texts.settings import ClassifySettings
+from pairsmith.steps.texts.text_rows import NewRows, Row, with_new_columns
 
 
 def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:

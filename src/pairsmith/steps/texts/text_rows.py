@@ -27,8 +27,8 @@ from pairsmith.runs.mapped import (
     record_shards,
 )
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.classify.settings import TextRowSettings
 from pairsmith.steps.shared import hashes
+from pairsmith.steps.texts.settings import TextRowSettings
 
 S = TypeVar("S", bound=TextRowSettings)
 Row = dict[str, Any]

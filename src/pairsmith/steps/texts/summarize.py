@@ -16,10 +16,10 @@ from pairsmith.models.text_generator import TextGenerator, load_text_generator
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.work import Advance
-from pairsmith.steps.classify.settings import SummarizeSettings
-from pairsmith.steps.classify.text_rows import NewRows, Row, read_files, with_new_columns
 from pairsmith.steps.planning import count_in_run, evenly_spaced, sharded_estimate, timed
 from pairsmith.steps.shared import load_options, named, refuse_inside, refuse_sources
+from pairsmith.steps.texts.settings import SummarizeSettings
+from pairsmith.steps.texts.text_rows import NewRows, Row, read_files, with_new_columns
 
 _TRIED = 16
 """Number of texts that a plan summarises, of the first ``_READ``."""

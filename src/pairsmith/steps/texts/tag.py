@@ -17,10 +17,10 @@ from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, resolve
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.status import entity_types
 from pairsmith.runs.work import Advance
-from pairsmith.steps.classify.settings import TagSettings
-from pairsmith.steps.classify.text_rows import NewRows, Row, with_new_columns
 from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate, timed
 from pairsmith.steps.shared import load_options, named, refuse_sources
+from pairsmith.steps.texts.settings import TagSettings
+from pairsmith.steps.texts.text_rows import NewRows, Row, with_new_columns
 
 _AT_ONCE = 100
 """Number of texts that are tagged at once, between two updates of the progress."""

@@ -1,0 +1,1 @@
+"""Steps that give each text new columns: ``classify``, ``tag`` and ``summarize``."""
