@@ -112,8 +112,8 @@ def load_text_generator(
     """Load ``model``, an encoder-decoder model such as BART or a decoder-only model, as a text generator.
 
     Args:
-        model: a folder that ``train-summarizer`` wrote, or a folder or Hub id of a model with an encoder and a
-            decoder, or with a decoder only.
+        model: a folder that ``train-summarizer`` wrote, or a folder or Hub id of a model with an encoder and
+            a decoder, or with a decoder only.
         kind: what it writes, which decides the cue of a decoder-only model: summaries, or (``reading``)
             questions to answers in passages.
         fresh_decoder: whether an encoder such as BERT gets a decoder, to be trained.
