@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from pairsmith.core.errors import InputError
 from pairsmith.data.documents import read_documents
 from pairsmith.data.readers import text_id
-from pairsmith.data.squad import QUESTION, Answer, Question, open_passages, read_questions
+from pairsmith.data.squad import (
+    QUESTION,
+    Answer,
+    Question,
+    QuestionRow,
+    open_passages,
+    read_question_rows,
+    read_questions,
+)
 
 PASSAGE = " The Rhine rises in the Alps and ends in the North Sea. "
 WHERE = Question("q1", "Rhine", PASSAGE, "Where does it rise?", (Answer("the Alps", 20), Answer("Alps", 24)))
@@ -318,3 +326,24 @@ def test_a_column_of_a_similar_name_is_not_taken_for_the_one_that_is_needed(tmp_
         InputError, match="no column 'answers', which is needed; if 'answer' holds it, rename"
     ):
         list(read_questions(path))
+
+
+def test_questions_to_answer_keep_their_other_columns_but_not_those_of_mrqa_alone(rows):
+    spans = [{"text": "the Alps", "char_spans": [[20, 27]]}]
+    question = {"qid": "m1", "question": "Where?", "detected_answers": spans, "answers": ["Alps"]}
+    mrqa = rows({"header": {"dataset": "x"}}, {"context": PASSAGE, "qas": [question]})
+    answers = {"answers": '{"text": ["the Alps"], "answer_start": [20]}'}
+    assert list(read_question_rows(str(mrqa))) == [QuestionRow("m1", PASSAGE, "Where?", answers)]
+    mined = rows({"input": " Where? ", "Context": PASSAGE, "margin": 1.5, "answers": None})
+    (row,) = read_question_rows(str(mined))
+    assert row == QuestionRow(
+        text_id(f"Where?{PASSAGE}"), PASSAGE, "Where?", {"margin": "1.5", "answers": None}
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "context", "blank"),
+    [("Who?", " a", ""), ("", "a", "question"), ("Who?", " \n", "passage"), ("", "", "question")],
+)
+def test_what_is_blank_of_a_question(question, context, blank):
+    assert QuestionRow("1", context, question, {}).blank == blank

@@ -325,6 +325,10 @@ STEPS: StepTable = {
         "pairsmith.steps.evaluate.qa:evaluate_qa",
         "Evaluate a reader on questions with answers.",
         checks={"against": _check_folder},
+        next_commands=(
+            "pairsmith answer --model {model} --data QUESTIONS [--max-answer-tokens {max_answer_tokens}] "
+            "[--max-length {max_length}] --out {out}-answers",
+        ),
         figures=("exact", "f1", "count"),
     ),
     "evaluate-summaries": Step(
