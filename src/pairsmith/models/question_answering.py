@@ -12,7 +12,7 @@ from pairsmith.models.span_encoder import load_span_encoder
 from pairsmith.models.span_heads import heads_kind
 
 
-class AnswerQuestions(Protocol):
+class QuestionAnswerer(Protocol):
     """A function that answers questions with a model, as ``answer`` does with a reader."""
 
     def __call__(
@@ -29,7 +29,7 @@ class AnswerQuestions(Protocol):
 
 def load_question_answerer(
     model: str, *, batch_size: int, fresh_head: bool = False, **how: Unpack[Loading]
-) -> AnswerQuestions:
+) -> QuestionAnswerer:
     """Load a reader, or a student that ``infuse`` wrote, and return the function that answers questions.
 
     Args:

@@ -14,7 +14,7 @@ from pairsmith.data.questions import ANSWERED, RELABELLED
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.squad import QuestionRow, read_question_rows
 from pairsmith.models.question_answering import (
-    AnswerQuestions,
+    QuestionAnswerer,
     load_question_answerer,
     require_question_answerer,
 )
@@ -122,7 +122,7 @@ def _load_worker(
 
 
 def _answered(
-    answer_questions: AnswerQuestions,
+    answer_questions: QuestionAnswerer,
     settings: AnswerSettings,
     questions: Sequence[QuestionRow],
     advance: Advance = lambda _: None,
@@ -145,7 +145,7 @@ def _table(answered: Sequence[tuple[QuestionRow, Prediction]], names: Mapping[st
             **_columns(row, names),
             "answer": prediction.text,
             "answer_start": prediction.start,
-            # Four significant digits: the last ones depend on the batch, and small ones differ in magnitude.
+            # Four significant digits, as more would depend on the batch; four decimals could be all zero.
             "confidence": float(f"{prediction.score:.4g}"),
         }
         for row, prediction in answered
