@@ -165,9 +165,10 @@ def test_a_recipe_that_trains_a_classifier_and_uses_it_can_be_planned(trained, t
     estimate = planned("classify", settings, {"@classifier": Estimate(1.0, 1, 1, {})}, str(tiny_bert))
     assert estimate.rows == {"train": 6}
     assert estimate.seconds > 0
-    earlier = Estimate(1.0, 1, 1, {"train": 90}, sample=pa.table({"text": TEXTS}))
+    earlier = Estimate(1.0, 1, 1, {"train": 90}, sample=pa.table({"text": TEXTS, "url": TEXTS}))
     made_before = settings.model_copy(update={"data": "@texts", "model": trained})
     classified = planned("classify", made_before, {"@texts": earlier})
     assert classified.rows == {"train": 90}
+    assert classified.sample["url"].to_pylist() == [text for text in TEXTS if text.strip()]
     measured = EvaluateClassificationSettings(model=trained, data="@classified", device="cpu")
     assert planned("evaluate-classification", measured, {"@classified": classified}).seconds > 0

@@ -88,7 +88,8 @@ def test_the_documents_of_a_folder_are_summarised(bart, written, tmp_path):
     rows = folder.table().to_pylist()
     assert [(row["id"], row["text"]) for row in rows] == [("b.txt", TEXTS[1]), ("old/c.html", TEXTS[2])]
     assert [row["summary"] for row in rows] == written[1:3]
-    assert sorted(folder.rejects()["filter"].to_pylist()) == ["empty", "unknown kind"]
+    rejects = [(row["id"], row["filter"]) for row in folder.rejects().to_pylist()]
+    assert sorted(rejects) == [("d.docx", "unknown kind"), ("empty.md", "empty")]
     assert "files of kinds that are not read: 1 .docx" in "\n".join(heard.lines)
 
 
@@ -152,6 +153,15 @@ def test_a_plan_counts_texts_and_files(bart, tmp_path):
     for number, text in enumerate(TEXTS[:3]):
         (tmp_path / f"letters/{number}.txt").write_text(text)
     assert planned("summarize", of(bart, tmp_path / "letters"), {}).rows == {"train": 3}
+    only_blank = table(tmp_path, [{"text": " "}, {"text": None}])
+    assert planned("summarize", of(bart, only_blank), {}).rows == {"train": 2}
+
+
+def test_later_steps_of_a_plan_see_the_kept_columns(bart, tmp_path):
+    data = table(tmp_path, [{"text": TEXTS[0], "summary": "a person's"}, {"text": TEXTS[1], "url": "u"}])
+    sample = planned("summarize", of(bart, data), {}).sample
+    assert sample.column_names == ["id", "text", "summary", "truncated", "original_summary", "url"]
+    assert sample["url"].to_pylist() == [None, "u"]
 
 
 def test_what_cannot_be_summarised_is_named(bart, tmp_path):
@@ -182,5 +192,6 @@ def test_the_beginning_of_a_text_is_told_from_the_whole(bart):
     short = load_text_generator(bart, device="cpu", max_length=tokens - 1)
     assert fits.is_truncated([exact, LONG]) == [False, True]
     assert short.is_truncated([exact, "Two."]) == [True, False]
+    assert (short.is_truncated([]), short.summarize([])) == ([], [])
     with pytest.raises(InputError, match="summary_tokens 3; they have to be at least 1, 1 and 4"):
         fits.summarize([exact], summary_tokens=3)

@@ -137,6 +137,9 @@ def test_what_cannot_be_learned_or_used_is_refused_before_anything_is_written(st
     with pytest.raises(SettingsError, match="no question for the type 'dish'; .* --questions FILE"):
         train_tagger(learning(student, str(tmp_path / "dish.conll")), Run(out, Silent()))
     (tmp_path / "in.txt").write_text("A man.\n")
+    (tmp_path / "words.jsonl").write_text(json.dumps({"tokens": ["Two", "dogs"]}))
+    with pytest.raises(InputError, match="column 'tokens' holds a list, not text"):
+        tag(of(str(tiny_bert), tmp_path / "words.jsonl", text_column="tokens"), Run(out, Silent()))
     with pytest.raises(ModelError, match="has no head for token classification"):
         tag(of(str(tiny_bert), tmp_path / "in.txt"), Run(tmp_path / "never", Silent()))
     assert not out.exists()
@@ -170,6 +173,8 @@ def test_both_steps_can_be_planned(student, tagger, tmp_path):
     settings = TagSettings(model="@tagger", data=str(tmp_path / "in.txt"), device="cpu")
     found = planned("tag", settings, {"@tagger": Estimate(1.0, 1, 1, {})}, tagger)
     assert found.rows == {"train": 3}
+    (tmp_path / "in.jsonl").write_text(json.dumps({"text": TEXTS[0], "url": "u"}))
+    assert planned("tag", of(tagger, tmp_path / "in.jsonl"), {}).sample["url"].to_pylist() == ["u"]
 
 
 def test_the_page_about_tagged_texts_shows_their_entities(tagger, tmp_path):

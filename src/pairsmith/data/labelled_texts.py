@@ -2,13 +2,12 @@
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from pairsmith.core.errors import InputError, known_names_hint
-from pairsmith.data.documents import joined_text
 from pairsmith.data.files.reading import SourceDocument
 from pairsmith.data.kept_columns import value_as_text
 from pairsmith.data.readers import TEXT_COLUMNS, at_least_one, column_text, own_id, pick_column, with_names
@@ -72,15 +71,18 @@ class TextRow:
 
 
 def read_text_rows(
-    source: str, text_column: str | None = None, columns: Sequence[str] = TEXT_COLUMNS
+    source: str,
+    text_column: str | None = None,
+    columns: Sequence[str] = TEXT_COLUMNS,
+    read: Callable[[Columns, str, str], str] = column_text,
 ) -> Iterator[TextRow]:
     """Read texts one at a time, including blank texts, with the other columns of their rows.
 
     Args:
         source: as for ``read_texts``.
-        text_column: the column with the texts; by default the first of ``columns`` that exists. A list of
-            texts, e.g. of paragraphs, is joined by line breaks.
+        text_column: the column with the texts; by default the first of ``columns`` that exists.
         columns: usual names of the column with the texts.
+        read: returns the text of a row, given the row, the column's name and the row's location.
     """
     opened = open_source(source)
     columns = [text_column] if text_column else columns
@@ -89,7 +91,7 @@ def read_text_rows(
         others = {
             key: value_as_text(value, key, where) for key, value in row.items() if key not in (name, "id")
         }
-        yield TextRow(own_id(row, where), joined_text(row, name, where), others)
+        yield TextRow(own_id(row, where), read(row, name, where), others)
 
 
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:

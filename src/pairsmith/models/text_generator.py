@@ -211,8 +211,6 @@ def encode_inputs(
     For a decoder-only model the tokens of the cue are appended; they are not counted. ``written`` is the
     largest number of tokens of an output, for which its context needs room.
     """
-    if not inputs:
-        return []
     if generator.cue is None:
         return _encode(generator, text=list(inputs), max_length=generator.max_length)
     cue = generator.tokenizer(generator.cue, add_special_tokens=False)["input_ids"]
@@ -265,6 +263,8 @@ def encode_targets(generator: TextGenerator, targets: Sequence[str], tokens: int
 
 def _encode(generator: TextGenerator, *, max_length: int, **texts: list[str]) -> list[list[int]]:
     """The tokens of texts, truncated to ``max_length``; ``texts`` is the tokenizer's argument for them."""
+    if not all(texts.values()):
+        return []  # tokenizers fail if there are no texts
     beginnings = {
         name: [beginning(generator.tokenizer, text, max_length) for text in side]
         for name, side in texts.items()

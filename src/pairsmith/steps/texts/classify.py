@@ -9,6 +9,7 @@ import pyarrow as pa
 from pairsmith.core.errors import counted, one_line
 from pairsmith.core.text_width import left_aligned
 from pairsmith.data.filters import UNCERTAIN
+from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
 from pairsmith.data.schemas import CLASSIFIED_TEXT, Reject
 from pairsmith.models.classifier import TextClassifier, check_choice, choose_classifier
@@ -20,7 +21,7 @@ from pairsmith.steps.evaluate.classification_settings import label_descriptions
 from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate, text_encoder, timed
 from pairsmith.steps.shared import load_options, refuse_sources
 from pairsmith.steps.texts.settings import ClassifySettings
-from pairsmith.steps.texts.text_rows import NewRows, Row, with_new_columns
+from pairsmith.steps.texts.text_rows import NewRows, Row, columns_before, with_new_columns
 
 
 def classify(settings: ClassifySettings, run: Run) -> DatasetFolder:
@@ -74,15 +75,18 @@ def classified(
 
 def plan_classify(settings: ClassifySettings, before: Before) -> Estimate:
     """Encode some of the texts, and extrapolate; all texts are assumed to be kept."""
-    rows = (row.text for row in read_text_rows(settings.data, settings.text_column) if row.text)
-    texts = list(islice(rows, CALIBRATION_TEXTS))
-    count = count_in_run(len(texts) + sum(1 for _ in rows), [settings.data], before)
+    rows = (row for row in read_text_rows(settings.data, settings.text_column) if row.text)
+    first = list(islice(rows, CALIBRATION_TEXTS))
+    count = count_in_run(len(first) + sum(1 for _ in rows), [settings.data], before)
     encoder = partial(text_encoder, settings.model, settings)
-    loading, per_text, _ = timed(encoder, texts)
+    loading, per_text, _ = timed(encoder, [row.text for row in first])
+    names = kept_names((name for row in first for name in row.others), CLASSIFIED_TEXT.names)
     labelled = [  # the label 0 is valid for all steps that read labels
-        {"id": f"{row:016}", "text": text, "label": "0", "confidence": 0.0} for row, text in enumerate(texts)
+        {**columns_before(names, row), "id": f"{number:016}", "label": "0", "confidence": 0.0}
+        for number, row in enumerate(first)
     ]
-    sample, shards = pa.Table.from_pylist(labelled, schema=CLASSIFIED_TEXT), -(-count // settings.shard_size)
+    sample = pa.Table.from_pylist(labelled, schema=kept_schema(CLASSIFIED_TEXT, names))
+    shards = -(-count // settings.shard_size)
     return sharded_estimate(sample, count, shards, loading=loading, shared=per_text * count)
 
 

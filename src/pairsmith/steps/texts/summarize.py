@@ -7,9 +7,10 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pairsmith.data.documents import DOCUMENT_COLUMNS
+from pairsmith.data.documents import DOCUMENT_COLUMNS, joined_text
 from pairsmith.data.files.reading import UNKNOWN_KIND, count_documents, document_files, source_documents
 from pairsmith.data.filters import EMPTY
+from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
 from pairsmith.data.schemas import SUMMARIZED_TEXT, Reject
 from pairsmith.models.text_generator import TextGenerator, load_text_generator
@@ -19,7 +20,7 @@ from pairsmith.runs.work import Advance
 from pairsmith.steps.planning import count_in_run, evenly_spaced, sharded_estimate, timed
 from pairsmith.steps.shared import load_options, named, refuse_inside, refuse_sources
 from pairsmith.steps.texts.settings import SummarizeSettings
-from pairsmith.steps.texts.text_rows import NewRows, Row, read_files, with_new_columns
+from pairsmith.steps.texts.text_rows import NewRows, Row, columns_before, read_files, with_new_columns
 
 _TRIED = 16
 """Number of texts that a plan summarises, of the first ``_READ``."""
@@ -55,12 +56,15 @@ def summarize(settings: SummarizeSettings, run: Run) -> DatasetFolder:
 
 
 def texts_of(settings: SummarizeSettings) -> Iterator[TextRow]:
-    """The texts of the settings' source; documents in files are read later, by the workers."""
+    """The texts of the settings' source; documents in files are read later, by the workers.
+
+    A text that is a list, such as one of paragraphs, is joined by line breaks.
+    """
     if document_files(settings.data):
         for document in source_documents([settings.data]):
             yield TextRow(document.name, "", {}, document)
     else:
-        yield from read_text_rows(settings.data, settings.text_column, DOCUMENT_COLUMNS)
+        yield from read_text_rows(settings.data, settings.text_column, DOCUMENT_COLUMNS, joined_text)
 
 
 def _load(settings: SummarizeSettings) -> NewRows:
@@ -102,6 +106,7 @@ def plan_summarize(settings: SummarizeSettings, before: Before) -> Estimate:
     count = count_in_run(len(first) + sum(1 for _ in texts), [settings.data], before)
     read, _ = read_files(evenly_spaced(first, _TRIED))
     sample = [row for row in read if row.text]
+    names = kept_names((name for row in first for name in row.others), SUMMARIZED_TEXT.names)
 
     def load() -> Callable[[Sequence[TextRow]], list[Row]]:
         summarizer = load_text_generator(
@@ -109,15 +114,13 @@ def plan_summarize(settings: SummarizeSettings, before: Before) -> Estimate:
         )
 
         def summarized(rows: Sequence[TextRow]) -> list[Row]:
-            return _summarized(
-                summarizer, settings, rows, lambda row: {"id": row.id, "text": row.text}, lambda _: None
-            )[0]
+            return _summarized(summarizer, settings, rows, partial(columns_before, names), lambda _: None)[0]
 
         return summarized
 
     loading, per_text, rows = timed(load, sample)
-    table, shards = pa.Table.from_pylist(rows, schema=SUMMARIZED_TEXT), -(-count // settings.shard_size)
-    tokens = count * settings.summary_tokens
+    table = pa.Table.from_pylist(rows, schema=kept_schema(SUMMARIZED_TEXT, names))
+    shards, tokens = -(-count // settings.shard_size), count * settings.summary_tokens
     return sharded_estimate(table, count, shards, loading=loading, shared=per_text * count, tokens=tokens)
 
 

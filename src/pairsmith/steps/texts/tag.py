@@ -10,6 +10,7 @@ import pyarrow as pa
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import counted, one_line
 from pairsmith.core.text_width import left_aligned
+from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
 from pairsmith.data.schemas import TAGGED_TEXT, Reject
 from pairsmith.models.tagger import TaggedText, Tagger, load_tagger
@@ -20,7 +21,7 @@ from pairsmith.runs.work import Advance
 from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate, timed
 from pairsmith.steps.shared import load_options, named, refuse_sources
 from pairsmith.steps.texts.settings import TagSettings
-from pairsmith.steps.texts.text_rows import NewRows, Row, with_new_columns
+from pairsmith.steps.texts.text_rows import NewRows, Row, columns_before, with_new_columns
 
 _AT_ONCE = 100
 """Number of texts that are tagged at once, between two updates of the progress."""
@@ -75,16 +76,20 @@ def _columns(tagged: TaggedText) -> Row:
 
 def plan_tag(settings: TagSettings, before: Before) -> Estimate:
     """Tag some of the texts, and extrapolate."""
-    rows = (row.text for row in read_text_rows(settings.data, settings.text_column) if row.text)
-    texts = list(islice(rows, CALIBRATION_TEXTS))
-    count = count_in_run(len(texts) + sum(1 for _ in rows), [settings.data], before)
+    rows = (row for row in read_text_rows(settings.data, settings.text_column) if row.text)
+    first = list(islice(rows, CALIBRATION_TEXTS))
+    count = count_in_run(len(first) + sum(1 for _ in rows), [settings.data], before)
     loading, per_text, tagged = timed(
-        lambda: load_tagger(settings.model, **load_options(settings)).tag_texts, texts
+        lambda: load_tagger(settings.model, **load_options(settings)).tag_texts,
+        [row.text for row in first],
     )
+    names = kept_names((name for row in first for name in row.others), TAGGED_TEXT.names)
     sample = [
-        {"id": f"{number:016}", "text": text.text, **_columns(text)} for number, text in enumerate(tagged)
+        {**columns_before(names, row), "id": f"{number:016}", **_columns(text)}
+        for number, (row, text) in enumerate(zip(first, tagged, strict=True))
     ]
-    table, shards = pa.Table.from_pylist(sample, schema=TAGGED_TEXT), -(-count // settings.shard_size)
+    table = pa.Table.from_pylist(sample, schema=kept_schema(TAGGED_TEXT, names))
+    shards = -(-count // settings.shard_size)
     return sharded_estimate(table, count, shards, loading=loading, shared=per_text * count)
 
 

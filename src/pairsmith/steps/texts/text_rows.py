@@ -108,9 +108,7 @@ def _load_worker(
     check_revision(settings.model, revision, worker)
     new_rows = load(settings)
 
-    def columns_of(row: TextRow) -> Row:
-        others = {names[name]: value for name, value in row.others.items()}
-        return {**others, "id": row.id, "text": row.text}
+    columns_of = partial(columns_before, names)
 
     def work(shard: RecordShard[TextRow], advance: Advance) -> RowsAndRejects:
         records, faults = read_files(shard.records)
@@ -125,8 +123,17 @@ def _load_worker(
     return work
 
 
+def columns_before(names: Mapping[str, str], row: TextRow) -> Row:
+    """The columns that a text has before it gets new ones; ``names`` are those of its kept columns."""
+    others = {names[name]: value for name, value in row.others.items()}
+    return {**others, "id": row.id, "text": row.text}
+
+
 def read_files(records: Sequence[TextRow]) -> tuple[list[TextRow], list[Reject]]:
-    """Read the texts that are still in files; a file, or a part of it, that cannot be read is a reject."""
+    """Read the texts that are still in files; a file, or a part of it, that cannot be read is a reject.
+
+    The id of a reject is that of the text.
+    """
     rows, rejects = list[TextRow](), list[Reject]()
     for row in records:
         if row.document is None:
@@ -135,9 +142,9 @@ def read_files(records: Sequence[TextRow]) -> tuple[list[TextRow], list[Reject]]
         try:
             parsed = row.document.read()
         except Unreadable as error:
-            rejects.append(row.document.reject(error.fault))
+            rejects.append(replace(row.document.reject(error.fault), id=row.id))
             continue
         text = "\n\n".join(section.text for section in parsed.sections if section.text.strip())
         rows.append(replace(row, text=text.strip(), document=None))
-        rejects += [row.document.reject(fault) for fault in parsed.faults]
+        rejects += [replace(row.document.reject(fault), id=row.id) for fault in parsed.faults]
     return rows, rejects
