@@ -341,6 +341,12 @@ def test_questions_to_answer_keep_their_other_columns_but_not_those_of_mrqa_alon
     )
 
 
+def test_a_column_of_questions_in_capitals_comes_before_one_of_inputs(rows):
+    data = rows({"input": "Summarise.", "Question": "Where?", "context": PASSAGE})
+    (row,) = read_question_rows(str(data))
+    assert (row.question, row.others) == ("Where?", {"input": "Summarise."})
+
+
 @pytest.mark.parametrize(
     ("question", "context", "blank"),
     [("Who?", " a", ""), ("", "a", "question"), ("Who?", " \n", "passage"), ("", "", "question")],

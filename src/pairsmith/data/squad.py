@@ -26,6 +26,7 @@ from pairsmith.data.readers import (
     at_least_one,
     column_text,
     filled_text,
+    find_column,
     pick_columns,
     refuse_half_characters,
     row_id,
@@ -175,8 +176,8 @@ def official(path: Place) -> Source | None:
 
 
 def question_column(row: Columns) -> str:
-    """The name of the column with the questions: ``question``, or ``input`` in mined rows."""
-    return "question" if "question" in row or "input" not in row else "input"
+    """The name of the column with the questions: ``question``, in any case, or ``input`` in mined rows."""
+    return "question" if find_column(row, ["question"]) or "input" not in row else "input"
 
 
 def _questions(source: Source, unanswered: bool) -> Iterator[tuple[Question, str, Columns]]:
