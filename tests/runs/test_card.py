@@ -21,6 +21,7 @@ from pairsmith.data.schemas import (
     to_table,
 )
 from pairsmith.runs import Card, FolderWriter, Identity, Run
+from pairsmith.runs import card as card_module
 from pairsmith.runs.attribution import displayed_options
 from pairsmith.runs.card import MEANING, repeat
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
@@ -154,6 +155,20 @@ def test_text_from_outside_cannot_break_the_card(tmp_path):
     assert f"| {cell} | {'y' * 199}… | 1.0 |" in body
     assert f"| a | {cell} |" in body
     assert "````text\n```\nx\n---\n````" in body
+
+
+def test_of_a_giant_text_only_the_beginning_is_read(tmp_path, monkeypatch):
+    read_lengths, real = [], card_module._line
+
+    def counting(text):
+        read_lengths.append(len(text))
+        return real(text)
+
+    monkeypatch.setattr(card_module, "_line", counting)
+    row = ScoredPair("a", "y" * 1_000_000, f"short{' ' * 1_000_000}", 1.0)
+    _, body = read(make(tmp_path / "o", SCORED_PAIR, [{"train": [row]}]))
+    assert f"| {'y' * 199}… | short… | 1.0 |" in body
+    assert max(read_lengths) == 10_000
 
 
 @settings(max_examples=40, deadline=None)

@@ -20,6 +20,7 @@ _SOURCE = "the place where it comes from"
 _MANY_LABELS = 30
 """A table of the labels is shown for at most this many."""
 _EXAMPLES = 3
+_READ_OF_CELL = 10_000  # characters of a value
 """Number of rows that are shown."""
 _SIZES = (
     (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
@@ -311,8 +312,9 @@ def _cell(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, list | dict):
         value = json.dumps(value, ensure_ascii=False)
-    text = _line("" if value is None else str(value))
-    text = text if len(text) <= 200 else f"{text[:199]}…"
+    value = "" if value is None else str(value)
+    text = _line(value[:_READ_OF_CELL])  # going through all characters of a text of megabytes takes seconds
+    text = text if len(text) <= 200 and len(value) <= _READ_OF_CELL else f"{text[:199]}…"
     return re.sub(r"([\\|`*\[\]<])", r"\\\1", text)
 
 
