@@ -69,6 +69,7 @@ def test_each_text_gets_its_summary_and_keeps_its_columns(bart, written, tmp_pat
     card = (tmp_path / "out/README.md").read_text()
     assert "| original_summary | string | the column summary of the source |" in card
     assert "| truncated | bool | whether the model read only the beginning of the text |" in card
+    assert re.search(r"^\| A guitar was heard .* \| false \| ", card, re.M)
 
 
 def test_paragraphs_are_one_text(bart, tmp_path):

@@ -296,7 +296,7 @@ def _origin(folder: DatasetFolder, options: str) -> str:
         if isinstance(value, dict):
             value = value.get("name", value)  # a task, whose instructions have a section of their own
         if value not in (None, [], ""):
-            rows.append((name, json.dumps(value) if isinstance(value, bool) else value))
+            rows.append((name, value))
     return f"{repeat(manifest.step, manifest.pairsmith, options)}\n\n{_table(('setting', 'value'), rows)}"
 
 
@@ -308,9 +308,9 @@ def _table(header: Sequence[str], rows: Any) -> str:
 
 def _cell(value: Any) -> str:
     """``value`` as a table cell: one line of at most 200 characters, with Markdown and HTML escaped."""
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    if isinstance(value, list | dict):
+    if isinstance(value, bool | list | dict):
         value = json.dumps(value, ensure_ascii=False)
     value = "" if value is None else str(value)
     text = _line(value[:_READ_OF_CELL])  # going through all characters of a text of megabytes takes seconds
