@@ -9,7 +9,7 @@ from tests.planned import planned
 from tests.tiny_bart import document, make_bart
 
 from pairsmith.cli.app import main
-from pairsmith.core.errors import FolderError, InputError
+from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.data.files.reading import SourceDocument
 from pairsmith.models.text_generator import generate_outputs, load_text_generator
@@ -175,6 +175,20 @@ def test_what_cannot_be_summarised_is_named(bart, tmp_path):
         summarize(of(bart, tmp_path / "letters"), Run(tmp_path / "letters/out", Silent()))
 
 
+def test_a_model_that_cannot_write_is_refused_before_anything_is_written(bart, tiny_bert, tmp_path):
+    data = table(tmp_path, [{"text": TEXTS[0]}])
+    with pytest.raises(ModelError, match="an encoder without a decoder, which writes no summaries"):
+        summarize(of(str(tiny_bert), data), Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()
+
+
+def test_documents_have_no_column(bart, tmp_path):
+    (tmp_path / "letter.txt").write_text(TEXTS[0])
+    given = of(bart, tmp_path / "letter.txt", text_column="body")
+    with pytest.raises(SettingsError, match="--text-column"):
+        summarize(given, Run(tmp_path / "out", Silent()))
+
+
 def test_a_missing_column_costs_two_lines(bart, tmp_path, capsys):
     data = table(tmp_path, [{"words": TEXTS[0]}])
     with pytest.raises(SystemExit) as stopped:
@@ -194,5 +208,5 @@ def test_the_beginning_of_a_text_is_told_from_the_whole(bart):
     assert fits.is_truncated([exact, LONG]) == [False, True]
     assert short.is_truncated([exact, "Two."]) == [True, False]
     assert (short.is_truncated([]), short.summarize([])) == ([], [])
-    with pytest.raises(InputError, match="summary_tokens 3; they have to be at least 1, 1 and 4"):
+    with pytest.raises(SettingsError, match="summary_tokens must be at least 4, not 3"):
         fits.summarize([exact], summary_tokens=3)

@@ -17,8 +17,9 @@ from typing import Any, Literal, Unpack
 import torch
 from torch import Tensor, nn
 
-from pairsmith.core.arguments import checked_texts
-from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.arguments import checked_texts, checked_whole_number
+from pairsmith.core.errors import ModelError
+from pairsmith.core.settings import MOST_BEAMS
 from pairsmith.models.encode import beginning, moved, padded_inputs, results_by_length
 from pairsmith.models.heads import Loading, TextModel, load_with_head, positions_of, writes_as
 
@@ -68,26 +69,22 @@ class TextGenerator(TextModel):
 
         Args:
             texts: the texts; of a long one only the beginning is read, see ``is_truncated``.
-            beams: the number of beams; 1 is greedy search.
+            beams: the number of beams, at most 1,000; 1 is greedy search.
             summary_tokens: the largest number of tokens of a summary, at least 4.
             batch_size: the largest number of texts in a batch, each with all its beams.
             advance: is called after each batch with the number of its texts.
 
         Raises:
-            InputError: a text is no string, or a number is too small.
+            InputError: a text is no string.
+            SettingsError: a number is no whole number, or out of range.
             ModelError: the model has no room for the text and the summary, or a score is not finite.
         """
-        if min(beams, batch_size) < 1 or summary_tokens < _LEAST_WRITTEN:
-            raise InputError(
-                f"beams is {beams}, batch_size {batch_size}, summary_tokens {summary_tokens}; they have to "
-                f"be at least 1, 1 and {_LEAST_WRITTEN}"
-            )
         return generate_outputs(
             self,
             checked_texts(texts, "texts"),
-            beams=beams,
-            output_tokens=summary_tokens,
-            batch_size=batch_size,
+            beams=checked_whole_number(beams, "beams", 1, MOST_BEAMS),
+            output_tokens=checked_whole_number(summary_tokens, "summary_tokens", _LEAST_WRITTEN),
+            batch_size=checked_whole_number(batch_size, "batch_size", 1),
             advance=advance,
         )
 
@@ -163,6 +160,15 @@ def _end_tokens(model: str, own: int | list[int] | None, trained: int | None) ->
         )
     own_tokens = [own] if isinstance(own, int) else own or []
     return [trained, *(token for token in own_tokens if token != trained)]
+
+
+def require_text_generator(model: str) -> None:
+    """Refuse an encoder without a decoder by its config, before its weights are read."""
+    if writes_as(model) == "nothing":
+        raise ModelError(
+            f"model {model}: is an encoder without a decoder, which writes no summaries; give a folder that "
+            "train-summarizer wrote, or a model with a decoder"
+        )
 
 
 def add_marker(generator: TextGenerator, marker: str, *, written: bool = False) -> None:

@@ -20,8 +20,9 @@ _SOURCE = "the place where it comes from"
 _MANY_LABELS = 30
 """A table of the labels is shown for at most this many."""
 _EXAMPLES = 3
-_READ_OF_CELL = 10_000  # characters of a value
 """Number of rows that are shown."""
+_READ_OF_CELL = 10_000
+"""Number of characters of a value that are read to show its first 200."""
 _SIZES = (
     (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
     (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"), (10**11, "10B<n<100B"),
@@ -313,7 +314,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool | list | dict):
         value = json.dumps(value, ensure_ascii=False)
     value = "" if value is None else str(value)
-    text = _line(value[:_READ_OF_CELL])  # going through all characters of a text of megabytes takes seconds
+    text = _line(value[:_READ_OF_CELL])  # all of a text of megabytes would take seconds
     text = text if len(text) <= 200 and len(value) <= _READ_OF_CELL else f"{text[:199]}…"
     return re.sub(r"([\\|`*\[\]<])", r"\\\1", text)
 

@@ -51,7 +51,7 @@ from pairsmith.models.language.protocols import Prompt, SteerableModel
 from pairsmith.models.language.remote import RemoteModel
 from pairsmith.models.language.remote_decoder import RemoteDecoder
 from pairsmith.models.language.sampling import Sampling
-from pairsmith.models.language.servers import MOST_SENT
+from pairsmith.models.language.servers import MOST_SENT, UNKNOWN_CONTEXT
 from pairsmith.models.locks import locked
 from pairsmith.models.memory import told_if_out_of_memory
 
@@ -257,7 +257,7 @@ def write(
             else:
                 too_long = (
                     f"a prompt and {decoding.max_tokens} new tokens exceed the model's {model.context} tokens"
-                    if all(prompts)
+                    if all(prompts) or model.context < UNKNOWN_CONTEXT
                     else f"a prompt exceeds {MOST_SENT:,} characters, the most that is sent to a server that "
                     "does not tell its context"
                 )

@@ -7,13 +7,14 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pairsmith.core.errors import SettingsError
 from pairsmith.data.documents import DOCUMENT_COLUMNS, joined_text
 from pairsmith.data.files.reading import UNKNOWN_KIND, count_documents, document_files, source_documents
 from pairsmith.data.filters import EMPTY
 from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
 from pairsmith.data.schemas import SUMMARIZED_TEXT, Reject
-from pairsmith.models.text_generator import TextGenerator, load_text_generator
+from pairsmith.models.text_generator import TextGenerator, load_text_generator, require_text_generator
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.work import Advance
@@ -38,7 +39,12 @@ def summarize(settings: SummarizeSettings, run: Run) -> DatasetFolder:
     settings = resolve_dtype(settings, run)
     refuse_sources(run, data=settings.data, model=settings.model)
     refuse_inside(run, data=settings.data)
+    require_text_generator(settings.model)
     if document_files(settings.data):
+        if settings.text_column:
+            raise SettingsError(
+                f"--text-column {settings.text_column} is for tables, not for documents: leave it out"
+            )
         counts = count_documents(source_documents([settings.data]))
         if counts.unknown:
             run.progress.say(
