@@ -34,17 +34,28 @@ class RowKind:
 
 def row_kind(source: str) -> RowKind:
     """The kind of a source's rows."""
-    if official(place(source)):
-        return QUESTIONS
-    row = next((row for _, row in one_a_row(open_source(source).rows())), None)
-    if row is None:
-        raise InputError(f"{source} has no rows")
-    return kind_with(row.keys(), source)
+    return QUESTIONS if official(place(source)) else kind_with(_columns(source), source)
+
+
+def has_kind(source: str) -> bool:
+    """Whether a source's rows are of one of the kinds."""
+    return official(place(source)) is not None or _with_columns(_columns(source)) is not None
+
+
+def _columns(source: str) -> Collection[str]:
+    """The names of the first row's columns."""
+    for _, row in one_a_row(open_source(source).rows()):
+        return row.keys()
+    raise InputError(f"{source} has no rows")
+
+
+def _with_columns(columns: Collection[str]) -> RowKind | None:
+    return next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
 
 
 def kind_with(columns: Collection[str], source: str) -> RowKind:
     """The kind of rows that have these columns."""
-    kind = next((kind for needed, kind in _KINDS if needed <= set(columns)), None)
+    kind = _with_columns(columns)
     if kind is None:
         own_names = {name.strip().casefold(): name for name in columns}
         for needed, _ in _KINDS:

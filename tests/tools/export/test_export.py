@@ -66,6 +66,12 @@ def test_squad_reads_back_as_it_was(tmp_path):
     assert again == sorted(read_questions(source), key=lambda row: row.id)
 
 
+def test_rows_of_no_kind_are_json_lines_as_they_are(tmp_path):
+    rows = [{"id": "1", "words": ["One", "."], "sure": True}, {"id": "2", "words": [], "sure": None}]
+    files = exported(tmp_path, lines(tmp_path / "a.jsonl", rows), "jsonl")
+    assert rows_of(files["train.jsonl"]) == rows
+
+
 @pytest.mark.parametrize("form", ["squad", "beir", "sentence-transformers", "jsonl"])
 def test_questions_without_an_answer_are_left_out_and_that_is_said(tmp_path, form, capsys):
     unanswered = {

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pairsmith.core.errors import SettingsError
-from pairsmith.data.kept_columns import value_as_text
 from pairsmith.data.kinds import QUESTIONS, WITH_NEGATIVES, Row, RowKind
 from pairsmith.data.readers import text_id
 from pairsmith.tools.export.annotation import argilla_files, label_studio_files
 from pairsmith.tools.export.files import Files, MakeObjects, Splits, json_line, json_lines
 from pairsmith.tools.export.negatives import flag_embedding, scored_tuples, tevatron, triplets, tuples
+from pairsmith.tools.export.table import jsonl_files
 from pairsmith.tools.settings import FormName
 
 RowForm = Callable[[Splits, RowKind], Files]
@@ -27,11 +27,7 @@ _SCORED_OR_LABELLED = ("scored pairs", "labelled pairs")
 
 def jsonl(splits: Splits, kind: RowKind) -> Files:  # noqa: ARG001 - rows of all kinds are written alike
     """JSON Lines: one row per line, with all of its columns."""
-    for split, rows in splits.items():
-        for number, row in enumerate(rows, start=1):
-            for name, value in row.items():
-                value_as_text(value, name, f"{split}, row {number}")  # refuses text that no file can hold
-    return json_lines(splits, iter)
+    return jsonl_files(splits)
 
 
 def squad(splits: Splits, kind: RowKind) -> Files:

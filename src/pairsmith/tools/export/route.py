@@ -8,6 +8,7 @@ from pairsmith.core.folder_kinds import json_object
 from pairsmith.core.paths import Place
 from pairsmith.data.kinds import (
     WITH_NEGATIVES,
+    has_kind,
     is_complete,
     read_with_other_columns,
     row_kind,
@@ -20,7 +21,7 @@ from pairsmith.runs.folder import check_files
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors, write_atomic
 from pairsmith.tools.export.forms import FORMS, label_names, label_values
-from pairsmith.tools.export.table import conll_files, csv_files, nested, table_rows
+from pairsmith.tools.export.table import conll_files, csv_files, jsonl_files, nested, table_rows
 from pairsmith.tools.record import recorded
 from pairsmith.tools.settings import ExportSettings
 
@@ -41,7 +42,8 @@ def export(settings: ExportSettings, run: Run) -> list[Place]:
     elif settings.form == "conll":
         written = _contents(conll_files(settings.data))
     else:
-        written = _table(settings, run) if settings.form == "csv" else _rows(settings, run)
+        whole = settings.form == "csv" or (settings.form == "jsonl" and not has_kind(settings.data))
+        written = _table(settings, run) if whole else _rows(settings, run)
     inputs = {"data": hash_source(settings.data)}
     identity = Identity.of("export", settings.deciding(), inputs=inputs, models={})
     with recorded(run, identity, EXPORT_RECORD) as save:
@@ -67,10 +69,12 @@ def _earlier_files(out: Place) -> list[str]:
 
 
 def _table(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
-    """The rows as CSV, whatever their kind."""
+    """The rows with all their columns, whatever their kind."""
     splits = table_rows(settings.data)
     if not any(splits.values()):
         raise InputError(f"{settings.data} has no rows")
+    if settings.form == "jsonl":
+        return _contents(jsonl_files(splits))
     if columns := nested(splits):
         run.progress.say(f"columns that hold lists or objects are written as JSON: {', '.join(columns)}")
     return _contents(csv_files(splits))

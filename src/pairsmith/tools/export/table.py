@@ -1,20 +1,21 @@
-"""Export of rows of any kind as CSV, and of words with their tags in CoNLL's format."""
+"""Export of rows of any kind as CSV and JSON Lines, and of words with their tags in CoNLL's format."""
 
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import place
+from pairsmith.data.kept_columns import value_as_text
 from pairsmith.data.kinds import QUESTIONS, Row
 from pairsmith.data.readers import refuse_half_characters
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
 from pairsmith.data.squad import official
 from pairsmith.data.tagged import read_tagged
-from pairsmith.tools.export.files import Files
+from pairsmith.tools.export.files import Files, json_lines
 
 
 def table_rows(source: str) -> dict[str, list[Row]]:
@@ -25,6 +26,15 @@ def table_rows(source: str) -> dict[str, list[Row]]:
         else [row for _, row in open_source(name).rows()]
         for split, name in splits_of(source).items()
     }
+
+
+def jsonl_files(splits: Mapping[str, Sequence[Row]]) -> Files:
+    """``SPLIT.jsonl`` for each split: one row per line, with all of its columns."""
+    for split, rows in splits.items():
+        for number, row in enumerate(rows, start=1):
+            for name, value in row.items():
+                value_as_text(value, name, f"{split}, row {number}")  # refuses text that no file can hold
+    return json_lines(splits, iter)
 
 
 def csv_files(splits: dict[str, list[Row]]) -> Files:
