@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from pairsmith.core.model_names import DeviceName, DtypeName, PoolingName
-from pairsmith.core.settings import KEPT, NO_EFFECT, Settings, refuse
+from pairsmith.core.settings import KEPT, MOST_BEAMS, NO_EFFECT, Settings, refuse
 
 _RAY_ADDRESS = re.compile(r"auto|local|(?:ray://)?(?:[^\s/:\[\]]+|\[[\da-fA-F:.]+\]):\d{1,5}")
 """Addresses that Ray accepts. With others, it says what is wrong only after the step has begun."""
@@ -137,6 +137,28 @@ WindowLength = Annotated[
         ge=16,
         description="Largest number of tokens of an input: question and text together, or the text alone "
         "with a folder that infuse wrote. Longer texts are cut into windows. Unset: the model's own limit.",
+    ),
+]
+
+
+SummaryBeams = Annotated[
+    int, Field(ge=1, le=MOST_BEAMS, description="Number of beams of the beam search for each summary.")
+]
+SummaryTokens = Annotated[int, Field(ge=4, description="Largest number of tokens of a summary.")]
+SummarizedLength = Annotated[
+    int | None,
+    Field(
+        ge=8,
+        description="Largest number of tokens of a document; the rest is cut off. It cannot exceed the "
+        "model's own limit. Unset: as in train-summarizer, for other models the model's own limit.",
+    ),
+]
+SummarizedAtOnce = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="Number of documents processed at once, each with all its beams.",
+        json_schema_extra=NO_EFFECT,
     ),
 ]
 

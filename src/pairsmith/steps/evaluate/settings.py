@@ -11,13 +11,17 @@ from pairsmith.core.fields import (
     Device,
     Dtype,
     Pooling,
+    SummarizedAtOnce,
+    SummarizedLength,
+    SummaryBeams,
+    SummaryTokens,
     TextLength,
     TextsAtOnce,
     WindowLength,
     WindowsAtOnce,
 )
 from pairsmith.core.model_names import MINILM, check_name
-from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, MOST_ITEMS, NO_EFFECT, Listed, Settings
+from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, Listed, Settings
 
 Bootstraps = Annotated[
     int,
@@ -190,28 +194,16 @@ class EvaluateSummariesSettings(Settings):
         description="Use only the first N documents.",
         json_schema_extra=BY_CONTENT,
     )
-    beams: int = Field(
-        default=6, ge=1, le=MOST_BEAMS, description="Number of beams of the beam search for each summary."
-    )
-    max_length: int | None = Field(
-        default=None,
-        ge=8,
-        description="Largest number of tokens of a document; the rest is cut off. It cannot exceed the "
-        "model's own limit. Unset: as in train-summarizer, for other models the model's own limit.",
-    )
-    summary_tokens: int = Field(default=62, ge=4, description="Largest number of tokens of a summary.")
+    beams: SummaryBeams = 6
+    max_length: SummarizedLength = None
+    summary_tokens: SummaryTokens = 62
     words: Literal["english", "any"] = Field(
         default="english",
         description="What ROUGE counts. english: as published, stems of words of the letters a to z; other "
         "letters divide words. any: words of any script without stemming, and single letters of scripts "
         "without spaces between words, such as Japanese.",
     )
-    batch_size: int = Field(
-        default=8,
-        ge=1,
-        description="Number of documents processed at once, each with all its beams.",
-        json_schema_extra=NO_EFFECT,
-    )
+    batch_size: SummarizedAtOnce = 8
     against: Against = None
     bootstrap: Bootstraps = 1000
     seed: BootstrapSeed = 0

@@ -4,8 +4,19 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.fields import Device, Dtype, TextColumn, TextLength, TextsAtOnce, WorkerSettings
-from pairsmith.core.settings import BY_CONTENT, MOST_BEAMS, NO_EFFECT
+from pairsmith.core.fields import (
+    Device,
+    Dtype,
+    SummarizedAtOnce,
+    SummarizedLength,
+    SummaryBeams,
+    SummaryTokens,
+    TextColumn,
+    TextLength,
+    TextsAtOnce,
+    WorkerSettings,
+)
+from pairsmith.core.settings import BY_CONTENT
 from pairsmith.steps.evaluate.classification_settings import Classifier, LabelNames, check_names
 
 
@@ -77,22 +88,10 @@ class SummarizeSettings(TextRowSettings):
         "documents.",
         json_schema_extra=BY_CONTENT,
     )
-    beams: int = Field(
-        default=6, ge=1, le=MOST_BEAMS, description="Number of beams of the beam search for each summary."
-    )
-    summary_tokens: int = Field(default=62, ge=4, description="Largest number of tokens of a summary.")
-    max_length: int | None = Field(
-        default=None,
-        ge=8,
-        description="Largest number of tokens of a text; the rest is cut off. Unset: as in train-summarizer, "
-        "for other models the model's own limit.",
-    )
-    batch_size: int = Field(
-        default=8,
-        ge=1,
-        description="Number of texts processed at once, each with all its beams.",
-        json_schema_extra=NO_EFFECT,
-    )
+    beams: SummaryBeams = 6
+    summary_tokens: SummaryTokens = 62
+    max_length: SummarizedLength = None
+    batch_size: SummarizedAtOnce = 8
     shard_size: int = Field(
         default=200, ge=1, le=100_000, description="Number of texts that are processed and saved together."
     )
