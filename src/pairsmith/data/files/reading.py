@@ -54,7 +54,12 @@ class SourceDocument:
         )
 
     def read(self) -> Parsed:
-        """Read the document; raises ``Unreadable`` if none of its text can be read."""
+        """Read the document.
+
+        Raises:
+            Unreadable: none of its text can be read.
+            InputError: the file is no longer there, or is not on this machine.
+        """
         if self.file is None:
             parsed = Parsed([Section(self.title, self.text)])
         elif self.kind not in READERS:
@@ -63,6 +68,11 @@ class SourceDocument:
         else:
             try:
                 data = self.file.read_bytes()
+            except FileNotFoundError as error:  # as a reject, it would be missing in a finished folder
+                raise InputError(
+                    f"{self.where} was listed, but is missing where it is to be read; put it back, or, on a "
+                    "cluster, give a folder that all machines share"
+                ) from error
             except Exception as error:  # the client of a store may raise any exception
                 raise Unreadable(
                     DocumentFault("unreadable file", "it cannot be opened", {"error": first_line(error)})
