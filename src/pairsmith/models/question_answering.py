@@ -1,4 +1,4 @@
-"""Question answering with a model of any kind: a reader, which includes teachers, or a student (Q7)."""
+"""Question answering by a reader, such as a teacher, or by a student of ``infuse`` (Q7)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

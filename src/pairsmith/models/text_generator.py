@@ -76,7 +76,7 @@ class TextGenerator(TextModel):
 
         Raises:
             InputError: a text is no string.
-            SettingsError: a number is no whole number, or out of range.
+            SettingsError: ``beams``, ``summary_tokens`` or ``batch_size`` is no whole number, or out of range.
             ModelError: the model has no room for the text and the summary, or a score is not finite.
         """
         return generate_outputs(
@@ -91,7 +91,7 @@ class TextGenerator(TextModel):
     def is_truncated(self, texts: Iterable[str], summary_tokens: int = SUMMARY_TOKENS) -> list[bool]:
         """Whether the model reads only the beginning of a text, for each of n texts.
 
-        A decoder-only model leaves room for ``summary_tokens``, the largest number of tokens of a summary.
+        A decoder-only model reads fewer tokens the longer a summary may be: ``summary_tokens``, its limit.
         """
         longest = longest_input(self, summary_tokens)
         rows = _encode(self, text=checked_texts(texts, "texts"), max_length=longest + 1)

@@ -22,7 +22,7 @@ _MANY_LABELS = 30
 _EXAMPLES = 3
 """Number of rows that are shown."""
 _READ_OF_CELL = 10_000
-"""Number of characters of a value that are read to show its first 200."""
+"""A cell shows 200 characters of a text; at most this many are searched for line breaks and spaces."""
 _SIZES = (
     (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
     (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"), (10**11, "10B<n<100B"),

@@ -57,8 +57,8 @@ class SourceDocument:
         """Read the document.
 
         Raises:
-            Unreadable: none of its text can be read.
-            InputError: the file is no longer there, or is not on this machine.
+            Unreadable: no text can be read from the document.
+            InputError: the document's file was removed, or is not on this machine.
         """
         if self.file is None:
             parsed = Parsed([Section(self.title, self.text)])
@@ -84,7 +84,7 @@ class SourceDocument:
 
     def reject(self, fault: DocumentFault) -> Reject:
         """The reject of the document, or of a part of it, because of ``fault``."""
-        # A library's message about a file may contain half a character of it, which cannot be stored.
+        # A library's error message may quote half a surrogate pair of the file, which cannot be stored.
         details = {
             key: printable_name(value) if isinstance(value, str) else value
             for key, value in fault.details.items()
