@@ -76,7 +76,7 @@ class TextGenerator(TextModel):
 
         Raises:
             InputError: a text is no string.
-            SettingsError: ``beams``, ``summary_tokens`` or ``batch_size`` is no whole number, or out of range.
+            SettingsError: ``beams``, ``summary_tokens`` or ``batch_size`` is out of range.
             ModelError: the model has no room for the text and the summary, or a score is not finite.
         """
         return generate_outputs(
