@@ -331,6 +331,24 @@ def test_half_a_character_in_an_id_title_or_group_is_refused(put, read, row, col
         list(read(path))
 
 
+@pytest.mark.parametrize("read", [read_documents, read_passages, read_paraphrases, read_questions])
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [({"ID": "a"}, "a"), ({"Id": 7}, "7"), ({"ID": "a", "id": "b"}, "b"), ({"ID": "a", "Id": "b"}, "a")],
+)
+def test_an_id_is_read_in_any_letter_case_and_id_itself_is_preferred(put, read, columns, expected):
+    path = put("in.jsonl", json.dumps({**columns, **PAIR, **ANSWERED}) + "\n")
+    assert [row.id for row in read(path)] == [expected]
+
+
+def test_other_ids_are_read_in_any_letter_case(put):
+    pairs = read_query_pairs(str(put("a.jsonl", '{"QID": 3, "query": "a", "positive": "b"}\n')))
+    assert [pair.query_id for pair in pairs] == ["3"]
+    assert [row.id for row in read_passages(put("b.jsonl", '{"_ID": 4, "text": "b"}\n'))] == ["4"]
+    # A column called Document that holds the texts does not name the documents that they are part of.
+    assert [row.part_of for row in read_passages(put("c.jsonl", '{"Document": "b"}\n'))] == [""]
+
+
 class TestTables:
     def test_columns_by_preference_and_without_regard_to_case(self, put):
         assert texts(put("a.csv", "question,Sentence\nq,s\n")) == ["s"]

@@ -341,6 +341,13 @@ def test_questions_to_answer_keep_their_other_columns_but_not_those_of_mrqa_alon
     )
 
 
+def test_an_id_of_a_question_to_answer_is_read_in_any_letter_case(rows):
+    question = {"question": "Where?", "context": PASSAGE}
+    first, second = read_question_rows(str(rows({"ID": 1, **question}, {"ID": 2, "id": 3, **question})))
+    assert (first.id, first.others) == ("1", {})
+    assert (second.id, second.others) == ("3", {"ID": "2"})
+
+
 def test_a_column_of_questions_in_capitals_comes_before_one_of_inputs(rows):
     data = rows({"input": "Summarise.", "Question": "Where?", "context": PASSAGE})
     (row,) = read_question_rows(str(data))

@@ -132,6 +132,24 @@ def test_ids_are_the_sources_if_all_have_one(trained, tmp_path, ids, expected):
     assert folder.table()["id"].to_pylist() == expected
 
 
+@pytest.mark.parametrize(
+    ("rows", "ids", "others"),
+    [
+        ([{"ID": "a"}, {"ID": "b"}], ["a", "b"], {}),
+        ([{"Id": "a", "id": 1}, {"Id": "b", "id": 2}], ["1", "2"], {"Id": ["a", "b"]}),
+        ([{"ID": "a"}, {"ID": ""}], ["1", "2"], {"ID": ["a", None]}),
+        ([{"id": "a"}, {"other": "b"}], ["1", "2"], {"original_id": ["a", None], "other": [None, "b"]}),
+        ([{"id": None}, {"id": None}], ["1", "2"], {}),
+    ],
+)
+def test_no_id_of_the_source_is_lost(trained, tmp_path, rows, ids, others):
+    lines = (json.dumps({"text": text, **row}) + "\n" for text, row in zip(TEXTS, rows, strict=False))
+    (tmp_path / "in.jsonl").write_text("".join(lines))
+    table = classify(of(trained, tmp_path / "in.jsonl"), Run(tmp_path / "out", Silent())).table()
+    assert table["id"].to_pylist() == ids
+    assert table.drop(["id", "text", "label", "confidence"]).to_pydict() == others
+
+
 def test_half_a_character_in_any_column_is_named(trained, tmp_path):
     (tmp_path / "in.jsonl").write_text('{"text": "A", "other": "\\ud800"}\n')
     with pytest.raises(InputError, match=r"in.jsonl:1: column 'other' holds half a character"):

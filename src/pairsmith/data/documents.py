@@ -132,8 +132,8 @@ def read_titled(
         text = joined_text(row, name, where)
         if title_name != name and (title_column or title_name in row):
             title = " ".join(joined_text(row, title_name, where).split())
-        document_id = own_id(row, where, "_id" if "_id" in row else "id")
-        part_of = own_id(row, where, "document") if name != "document" else ""
+        document_id = own_id(row, where, find_column(row, ["_id", "id"]) or "id")
+        part_of = own_id(row, where, "document") if name.casefold() != "document" else ""
         yield Document(text, where, document_id, title, part_of=part_of)
 
 

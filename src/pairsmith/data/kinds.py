@@ -11,7 +11,7 @@ from pairsmith.core.paths import place
 from pairsmith.data.documents import DOCUMENT, read_documents
 from pairsmith.data.filters import NO_ANSWER
 from pairsmith.data.labelled_rows import row_value
-from pairsmith.data.readers import filled_text, own_id, parse_score, text_id
+from pairsmith.data.readers import filled_text, id_column, own_id, parse_score, text_id
 from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, NEGATIVES, SCORED_PAIR, text_schema
 from pairsmith.data.sources import Source, open_source
 from pairsmith.data.squad import QUESTION, official, one_a_row, open_questions, read_questions
@@ -86,7 +86,8 @@ def read_with_other_columns(source: str, kind: RowKind) -> Iterator[Row]:
 
     # ``kind.read`` reads one row at a time, so ``last`` is the row from which it made the row that it yields.
     for row in kind.read(Source(opened.name, rows)):
-        yield {**row, **{name: value for name, value in last.items() if name not in row}}
+        names = {*row, id_column(last)}
+        yield {**row, **{name: value for name, value in last.items() if name not in names}}
 
 
 def is_complete(row: Row, kind: RowKind) -> bool:

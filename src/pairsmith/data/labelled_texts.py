@@ -10,7 +10,15 @@ from typing import Any
 from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.data.files.reading import SourceDocument
 from pairsmith.data.kept_columns import value_as_text
-from pairsmith.data.readers import TEXT_COLUMNS, at_least_one, column_text, own_id, pick_column, with_names
+from pairsmith.data.readers import (
+    TEXT_COLUMNS,
+    at_least_one,
+    column_text,
+    id_column,
+    own_id,
+    pick_column,
+    with_names,
+)
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.tasks.spec import label_text
 
@@ -68,6 +76,7 @@ class TextRow:
     text: str
     others: Mapping[str, str | None]  # the row's other columns: texts unchanged, other values as JSON
     document: SourceDocument | None = None  # the file that has the text, if it has yet to be read
+    id_column: str = ""  # the column of the id, such as ``ID``, which ``others`` lacks; empty without one
 
 
 def read_text_rows(
@@ -88,10 +97,11 @@ def read_text_rows(
     columns = [text_column] if text_column else columns
     rows = at_least_one(with_names(opened, columns, remedy=_NAME_TEXTS), f"{opened.name} holds no texts")
     for where, row, (name,) in rows:
+        id_name = id_column(row)
         others = {
-            key: value_as_text(value, key, where) for key, value in row.items() if key not in (name, "id")
+            key: value_as_text(value, key, where) for key, value in row.items() if key not in (name, id_name)
         }
-        yield TextRow(own_id(row, where), read(row, name, where), others)
+        yield TextRow(own_id(row, where), read(row, name, where), others, id_column=id_name or "")
 
 
 def renamed(labels: Sequence[str], names: Mapping[str, str], source: str) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pairsmith.data.documents import with_title
 from pairsmith.data.query_columns import column_texts, pick_pair
-from pairsmith.data.readers import column_text, own_id, title_of
+from pairsmith.data.readers import column_text, find_column, own_id, title_of
 from pairsmith.data.sources import open_source
 
 _NAME_COLUMNS = "name the columns with the texts with --query-column and --positive-column"
@@ -38,7 +38,7 @@ def read_query_pairs(
             both = pick_pair(
                 row, opened.name, query=query_column, positive=positive_column, remedy=_NAME_COLUMNS
             )
-            names = *both, next((name for name in ID_COLUMNS if name in row), None)
+            names = *both, find_column(row, ID_COLUMNS)
         query_id = own_id(row, where, names[2]) if names[2] else ""
         title = title_of(row, where)
         for text in column_texts(row, names[1], where):

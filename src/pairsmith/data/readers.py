@@ -160,10 +160,11 @@ def find_column(row: Collection[str], wanted: Iterable[str]) -> str | None:
 
     Letter case is ignored, but a column whose name is exactly equal is preferred.
     """
-    folded = {name.casefold(): name for name in reversed(list(row))}
+    folded: dict[str, str] = {}
     for name in wanted:
         if name in row:
             return name
+        folded = folded or {column.casefold(): column for column in reversed(list(row))}
         if name.casefold() in folded:
             return folded[name.casefold()]
     return None
@@ -253,16 +254,25 @@ def refuse_half_characters(text: str, name: str, where: str) -> None:
         ) from None
 
 
+def id_column(row: Columns) -> str | None:
+    """The column that ``own_id`` reads: ``id`` or else, for example, ``ID``; None if there is none."""
+    return find_column(row, ["id"])
+
+
 def own_id(row: Columns, where: str, name: str = "id") -> str:
-    """The id in column ``name``; a number is returned as text; empty if the row has no id."""
-    value = row.get(name)
+    """The id in the column that ``find_column`` returns for ``name``; empty if the row has no id.
+
+    A number is returned as text.
+    """
+    column = find_column(row, [name]) or name
+    value = row.get(column)
     if isinstance(value, str):
-        return column_text(row, name, where)
+        return column_text(row, column, where)
     return "" if value is None else str(value)
 
 
 def row_id(row: Columns, text: str, where: str) -> str:
-    """The id in the column ``id`` or, if the row has none, the id of ``text``."""
+    """The id that ``own_id`` returns or, if the row has none, the id of ``text``."""
     return own_id(row, where) or text_id(text)
 
 

@@ -27,6 +27,7 @@ from pairsmith.data.readers import (
     column_text,
     filled_text,
     find_column,
+    id_column,
     pick_columns,
     refuse_half_characters,
     row_id,
@@ -139,7 +140,7 @@ def read_question_rows(source: str) -> Iterator[QuestionRow]:
         others = {
             name: value_as_text(value, name, where)
             for name, value in row.items()
-            if name not in (*names, "id", WORDINGS)
+            if name not in (*names, id_column(row), WORDINGS)
         }
         yield QuestionRow(row_id(row, question + context, where), context, question, others)
 

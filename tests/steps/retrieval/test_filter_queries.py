@@ -132,6 +132,13 @@ def test_queries_that_lead_back_are_kept_once(world):
     assert json.loads(lost(folder)["q3"]["row"])["like"] == "q1"
 
 
+def test_rejects_have_ids_of_any_letter_case(world):
+    tmp_path, settings = world
+    queries = [{"ID": name, "query": text, "positive": "apple bread"} for name, text, _ in QUERIES[:3]]
+    lines(tmp_path / "queries.jsonl", queries)
+    assert "q3" in lost(run(settings(within=1), tmp_path / "out"))
+
+
 def test_within_more_chunks_a_query_of_less_rank_is_kept(world):
     tmp_path, settings = world
     rows = kept(run(settings(within=3), tmp_path / "out"))

@@ -281,6 +281,12 @@ def test_lines_of_json_have_all_columns_behind_those_of_the_kind(tmp_path):
     assert list(rows_of(written)[0])[:3] == ["id", "input", "output"]
 
 
+def test_lines_of_json_have_an_id_once_however_it_is_spelled(tmp_path):
+    rows = [{"ID": "a", "text": "t", "label": "l"}, {"id": "b", "ID": "c", "text": "t", "label": "l"}]
+    written = exported(tmp_path, lines(tmp_path / "p.jsonl", rows), "jsonl")["train.jsonl"]
+    assert rows_of(written) == [{"id": "a", "text": "t", "label": "l"}, rows[1]]
+
+
 def test_lines_of_json_keep_a_rows_own_columns_where_others_are_skipped_or_come_from_one(tmp_path):
     documents = [{"document": text, "summary": "s", "day": day} for day, text in enumerate(["a", " ", "b"])]
     files = exported(tmp_path, lines(tmp_path / "d.jsonl", documents), "jsonl")

@@ -17,7 +17,7 @@ from pairsmith.core.errors import InputError, known_names_hint
 from pairsmith.core.paths import MANIFEST, is_folder, place, size_of
 from pairsmith.data.documents import Document
 from pairsmith.data.query_columns import pick_pair
-from pairsmith.data.readers import column_text, text_id
+from pairsmith.data.readers import column_text, find_column, text_id
 from pairsmith.data.schemas import rows_at
 from pairsmith.data.sources import Columns, open_source
 from pairsmith.data.splits import split_of
@@ -117,8 +117,9 @@ class WrittenQueries:
         return self.table.slice(part.start, part.stop - part.start)
 
     def name_of(self, row: int) -> str:
-        """The id of a row; without a column ``id``, an id made of its texts."""
-        if "id" in self.table.column_names and (row_id := self.table["id"][row].as_py()) is not None:
+        """The id of a row; without a column ``id`` or, for example, ``ID``, an id made of its texts."""
+        column = find_column(self.table.column_names, ["id"])
+        if column and (row_id := self.table[column][row].as_py()) is not None:
             return str(row_id)
         values = self.rows(slice(row, row + 1)).to_pylist()[0]
         return text_id(

@@ -63,14 +63,20 @@ def with_new_columns(
             which it is kept.
         read: yields the texts, as often as it is called.
     """
-    count, has_ids, other_columns = 0, True, dict[str, None]()
+    count, has_ids, id_columns, other_columns = 0, True, dict[str, None](), dict[str, None]()
     for row in read(settings):
         count += 1
         has_ids = has_ids and bool(row.id)
+        if row.id:
+            id_columns[row.id_column] = None
         other_columns |= dict.fromkeys(row.others)
+    if not has_ids:  # the ids that only some rows have are kept in another column
+        other_columns = id_columns | other_columns
 
     def numbered() -> Iterator[TextRow]:
-        return (replace(row, id=str(number)) for number, row in enumerate(read(settings), start=1))
+        for number, row in enumerate(read(settings), start=1):
+            ids = {row.id_column: row.id} if row.id else {}
+            yield replace(row, id=str(number), others={**ids, **row.others})
 
     texts = partial(read, settings) if has_ids else numbered
     names = kept_names(other_columns, schema.names)
