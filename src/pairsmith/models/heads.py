@@ -210,15 +210,19 @@ def load_config(model: str) -> Any:
         return AutoConfig.from_pretrained(where, local_files_only=local)
 
 
-def require_reader(model: str) -> None:
-    """Refuse a model without a head for question answering by its files, before its weights are read."""
+def require_reader(model: str, writers: str = "train-teacher or train-reader") -> None:
+    """Refuse a model without a head for question answering by its files, before its weights are read.
+
+    ``writers``, for the error, are the steps that write models which can be given instead.
+    """
     kind = heads_kind(resolve_model(model))
     names = [] if kind == "tokens" else load_config(model).architectures or []
     if kind == "questions" or (names and not any("ForQuestionAnswering" in name for name in names)):
         cause = "is a student of infuse" if kind else f"is of the kind {names[0]}"
+        advice = "; students are for answer and evaluate qa, and for load_student in Python" if kind else ""
         raise ModelError(
             f"model {model}: has no head for question answering, as it {cause}; give a model that "
-            "train-teacher or train-reader wrote, or another one with such a head"
+            f"{writers} wrote, or another one with such a head{advice}"
         )
 
 

@@ -38,15 +38,17 @@ def load_question_answerer(
         fresh_head: whether the model is loaded as a reader, with a random head if it has none.
         how: as for ``load_reader`` and ``load_span_encoder``.
     """
-    if not fresh_head and _is_student(model):
-        return partial(answer_with_span_encoder, load_span_encoder(model, **how))
+    if not fresh_head:
+        require_question_answerer(model)
+        if _is_student(model):
+            return partial(answer_with_span_encoder, load_span_encoder(model, **how))
     return partial(answer, load_reader(model, fresh_head=fresh_head, **how), batch_size=batch_size)
 
 
 def require_question_answerer(model: str) -> None:
     """Refuse a model that can answer no questions by its files, before its weights are read."""
     if not _is_student(model):
-        require_reader(model)
+        require_reader(model, "train-teacher, train-reader or infuse")
 
 
 def _is_student(model: str) -> bool:

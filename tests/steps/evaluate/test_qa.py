@@ -386,7 +386,7 @@ def test_questions_without_answers_are_no_data(reader, tmp_path):
 
 
 def test_a_model_without_a_head_leaves_the_folder_to_another(tiny_bert, reader, data, tmp_path):
-    with pytest.raises(ModelError, match="has no head for question answering"):
+    with pytest.raises(ModelError, match="give a model that train-teacher, train-reader or infuse wrote"):
         evaluate_qa(settings(tiny_bert, data), Run(tmp_path / "out", Silent()))
     assert evaluate_qa(settings(reader, data), Run(tmp_path / "out", Silent()))["count"] == 4
 

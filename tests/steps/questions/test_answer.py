@@ -224,7 +224,7 @@ def test_the_command_and_what_it_refuses(models, tiny_bert, data, tmp_path, caps
     assert (tmp_path / "table" / "train.csv").read_text().startswith("id,context,question,answer,")
     assert DatasetFolder.open(tmp_path / "out").rows == 5
     never = Run(tmp_path / "never", Silent())
-    with pytest.raises(ModelError, match="has no head for question answering"):
+    with pytest.raises(ModelError, match="give a model that train-teacher, train-reader or infuse wrote"):
         answer(of(tiny_bert, data), never)
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(InputError, match=r"empty.jsonl holds no questions"):
