@@ -1,5 +1,6 @@
 """What public functions say to arguments of the wrong kind, such as a name instead of a loaded model."""
 
+import inspect
 import math
 from pathlib import Path
 
@@ -507,6 +508,8 @@ class SavedModel:
         pairsmith.load_student,
         pairsmith.load_classifier,
         pairsmith.load_question_generator,
+        pairsmith.load_summarizer,
+        pairsmith.load_tagger,
         lambda base: pairsmith.distil([QUESTION], base, labels="answers"),
     ],
 )
@@ -519,6 +522,13 @@ def test_a_model_is_loaded_by_its_name_or_path_alone(load, tmp_path):
         load(SavedModel())
     with pytest.raises(UserError, match="no-model"):
         load(tmp_path / "no-model")
+
+
+def test_a_summarizer_is_loaded_without_arguments_of_a_training():
+    names = inspect.signature(pairsmith.load_summarizer).parameters
+    assert list(names) == ["model", "device", "dtype", "max_length"]
+    with pytest.raises(SettingsError, match="^max_length must be at least 8, not 7$"):
+        pairsmith.load_summarizer("pairsmith:tiny", max_length=7)
 
 
 @pytest.mark.parametrize("column", [pa.array(["Ann saw Bob."]), pa.chunked_array([["Ann saw Bob."]])])

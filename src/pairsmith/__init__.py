@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pairsmith.models.reader import load_reader
     from pairsmith.models.sentence_encoder import load_sentence_encoder as load_encoder
     from pairsmith.models.span_encoder import load_span_encoder as load_student
+    from pairsmith.models.summarizer import load_summarizer
     from pairsmith.models.tagger import load_tagger
-    from pairsmith.models.text_generator import load_text_generator as load_summarizer
 
 __version__ = "0.1.0"
 
@@ -88,7 +88,7 @@ _HOMES = {
     "load_question_generator": ("pairsmith.methods.quip.generators", "load_question_generator"),
     "load_reader": ("pairsmith.models.reader", "load_reader"),
     "load_student": ("pairsmith.models.span_encoder", "load_span_encoder"),
-    "load_summarizer": ("pairsmith.models.text_generator", "load_text_generator"),
+    "load_summarizer": ("pairsmith.models.summarizer", "load_summarizer"),
     "load_tagger": ("pairsmith.models.tagger", "load_tagger"),
     "load_task": ("pairsmith.data.tasks.loading", "load_task"),
     "make_training_set": ("pairsmith.api", "make_training_set"),

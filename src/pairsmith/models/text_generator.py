@@ -35,7 +35,7 @@ CUES = {"summaries": "\nTL;DR:", "reading": "\nQuestion:"}
 
 _NGRAM = 3  # no sequence of this many tokens occurs twice in a summary
 _LEAST_WRITTEN = 4  # the smallest limit of a summary in tokens
-_LEAST_READ = 8  # the number of a document's tokens for which a decoder-only model must at least have room
+LEAST_READ = 8  # the number of a document's tokens for which a decoder-only model must at least have room
 
 # The generation settings that are kept from the model: those about its special tokens, none about the search.
 _TOKENS = (
@@ -115,12 +115,7 @@ def load_text_generator(
             questions to answers in passages.
         fresh_decoder: whether an encoder such as BERT gets a decoder, to be trained.
         seed: random seed of a fresh decoder.
-        how: ``device`` and ``dtype`` as for ``load_encoder``; ``max_length``, the longest input in tokens, of
-            which the rest is cut off; by default as in the training, else the model's own limit.
-
-    Returns:
-        The text generator. For n texts, ``summarize`` returns n summaries, and ``is_truncated`` whether only
-        the beginning of each text is read.
+        how: as for ``load_with_head``; inputs longer than ``max_length`` are cut off.
 
     Raises:
         ModelError: the model cannot be loaded, or lacks a token that begins or ends a text.
@@ -238,7 +233,7 @@ def longest_input(generator: TextGenerator, written: int = SUMMARY_TOKENS) -> in
         return generator.max_length
     cue = len(generator.tokenizer(generator.cue, add_special_tokens=False)["input_ids"])
     room = generator.context - cue - written
-    if room < _LEAST_READ:
+    if room < LEAST_READ:
         raise ModelError(
             f"the model reads {generator.context} tokens, of which its cue takes {cue} and its output "
             f"{written}; have it write fewer tokens, or give a model that reads more"
