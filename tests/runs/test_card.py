@@ -143,6 +143,19 @@ def test_many_labels_are_summed_up(tmp_path):
     assert metadata["task_categories"] == ["text-classification"]
 
 
+def test_columns_kept_from_the_source_are_described_but_not_taken_for_the_steps_own(tmp_path):
+    rows = [LabelledText(str(n), "x", "sport") for n in range(3)]
+    card = Card(
+        "Texts", "Texts.", columns={"text": "a text"}, kept={"label": "the column label of the source"}
+    )
+    folder = make(tmp_path / "o", LABELLED_TEXT, [{"train": rows}], card=card)
+    metadata, body = read(folder)
+    assert "| label | string | the column label of the source |" in body
+    assert folder.manifest.about.columns == {"text": "a text", "label": "the column label of the source"}
+    assert "## Labels" not in body
+    assert "task_categories" not in metadata
+
+
 def test_text_from_outside_cannot_break_the_card(tmp_path):
     row = ScoredPair("a", NASTY, "y" * 500, 1.0)
     card = Card(NASTY, "d", task_description="```\nx\n---\n", citations=[NASTY])

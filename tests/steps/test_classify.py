@@ -164,6 +164,16 @@ def test_names_of_columns_are_not_live_in_the_card(trained, tmp_path):
     assert "a|<b>" not in card.split("---\n", 2)[2]
 
 
+def test_the_card_counts_the_labels_that_were_given_and_no_columns_of_the_source(trained, tmp_path):
+    rows = [{"text": text, "score": at, "query": "q", "label": "x"} for at, text in enumerate(TEXTS)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    classify(of(trained, tmp_path / "in.jsonl"), Run(tmp_path / "out", Silent()))
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "## Labels\n\n| label | rows |" in card
+    assert "## Scores" not in card
+    assert "task_categories:\n- text-classification\n" in card
+
+
 def test_a_stopped_run_goes_on_and_several_workers_give_the_same(trained, tmp_path):
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     whole = classify(of(trained, tmp_path / "in.txt", shard_size=2), Run(tmp_path / "whole", Silent()))

@@ -53,7 +53,8 @@ def files(folder):
 
 def test_each_text_gets_its_summary_and_keeps_its_columns(bart, written, tmp_path):
     rows = [
-        {"article": text, "summary": "a person's", "day": n} for n, text in enumerate([*TEXTS, " ", LONG])
+        {"article": text, "summary": "a person's", "day": n, "label": "x"}
+        for n, text in enumerate([*TEXTS, " ", LONG])
     ]
     heard = Heard()
     folder = summarize(of(bart, table(tmp_path, rows), shard_size=2), Run(tmp_path / "out", heard))
@@ -69,6 +70,7 @@ def test_each_text_gets_its_summary_and_keeps_its_columns(bart, written, tmp_pat
     card = (tmp_path / "out/README.md").read_text()
     assert "| original_summary | string | the column summary of the source |" in card
     assert "| truncated | bool | whether the model read only the beginning of the text |" in card
+    assert "## Labels" not in card
     assert re.search(r"^\| A guitar was heard .* \| false \| ", card, re.M)
 
 

@@ -69,7 +69,7 @@ def test_the_tagger_that_is_saved_has_learned_the_sentences(tagger):
 
 
 def test_each_text_gets_its_entities_and_keeps_its_columns(tagger, tmp_path):
-    rows = [{"mail": text, "from": n} for n, text in enumerate(TEXTS)]
+    rows = [{"mail": text, "from": n, "label": "x"} for n, text in enumerate(TEXTS)]
     (tmp_path / "in.jsonl").write_text("\ufeff" + "".join(json.dumps(row) + "\n" for row in rows))
     folder = tag(
         of(tagger, tmp_path / "in.jsonl", text_column="mail", shard_size=2), Run(tmp_path / "out", Silent())
@@ -85,6 +85,7 @@ def test_each_text_gets_its_entities_and_keeps_its_columns(tagger, tmp_path):
     assert second["tokens"] == [*SENTENCES[1].words, *SENTENCES[0].words]
     assert second["ner_tags"] == [*SENTENCES[1].tags, *SENTENCES[0].tags]
     assert folder.rejects()["filter"].to_pylist() == ["empty"]
+    assert "## Labels" not in (tmp_path / "out" / "README.md").read_text()
     read = read_tagged(str(tmp_path / "out"))
     assert list(read[1].tags) == second["ner_tags"]
 

@@ -72,6 +72,9 @@ class Card:
     licence: str = ""  # what a user has to know about rights in the inputs and in the model's output
     # Meanings of columns, where they differ from ``MEANING``.
     columns: Mapping[str, str] = field(default_factory=dict)
+    # Meanings of columns that the rows keep from the source, whatever their names: a kept ``label`` is none
+    # of the labels that the step gave.
+    kept: Mapping[str, str] = field(default_factory=dict)
     # One sentence that says what made the rows, and whether people have checked them.
     provenance: str = "The texts were made by a program; no person has checked each of them."
     tags: Sequence[str] = ("synthetic",)  # tags for the Hub, besides ``pairsmith``
@@ -84,7 +87,7 @@ class Card:
         provenance = Provenance(
             title=_line(self.title),
             description=self.description.strip(),
-            columns=dict(self.columns),
+            columns={**self.columns, **self.kept},
             citations=tuple(dict.fromkeys([*self.citations, *self.sources.citations])),
             credits=self.sources.credits,
             task=self.task,
@@ -97,13 +100,14 @@ def render_card(card: Card, folder: DatasetFolder, schema: pa.Schema, options: s
 
     ``options`` are those of the command that made the rows; without them, no command is shown.
     """
+    written = pa.schema([column for column in schema if column.name not in card.kept])
     sections = [
-        f"---\n{_metadata(card, folder, schema)}---\n\n# {_line(card.title)}\n\n{card.description.strip()}",
+        f"---\n{_metadata(card, folder, written)}---\n\n# {_line(card.title)}\n\n{card.description.strip()}",
         _loading(folder),
         _examples(folder),
         _columns(card, schema),
         _rows(card, folder),
-        _labels(folder, schema),
+        _labels(folder, written),
         _rejects(folder),
         _instructions(card),
         _origin(folder, options),
@@ -237,7 +241,7 @@ def _loading(folder: DatasetFolder) -> str:
 
 
 def _columns(card: Card, schema: pa.Schema) -> str:
-    meaning = {**MEANING, **card.columns}
+    meaning = {**MEANING, **card.columns, **card.kept}
     rows = [(column.name, str(column.type), meaning.get(column.name, "")) for column in schema]
     return "## Columns\n\n" + _table(("column", "type", "meaning"), rows)
 

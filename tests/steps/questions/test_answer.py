@@ -60,7 +60,7 @@ def write(path, rows):
 @pytest.fixture
 def data(tmp_path):
     rows = [
-        {"id": f"q{n}", "question": question, "context": context, "url": f"u{n}", "n": n}
+        {"id": f"q{n}", "question": question, "context": context, "url": f"u{n}", "score": n}
         for n, (question, context) in enumerate(QUESTIONS)
     ]
     return write(tmp_path / "questions.jsonl", rows)
@@ -85,10 +85,19 @@ def test_each_question_gets_the_models_answer_and_keeps_its_columns(models, data
         reader = load_reader(str(models / kind), device="cpu", max_length=48)
         expected = answer_with_reader(reader, questions, contexts)
     rows = folder.table().to_pylist()
-    assert list(rows[0]) == ["id", "context", "question", "answer", "answer_start", "confidence", "url", "n"]
+    assert list(rows[0]) == [
+        "id",
+        "context",
+        "question",
+        "answer",
+        "answer_start",
+        "confidence",
+        "url",
+        "score",
+    ]
     assert [row["id"] for row in rows] == ["q0", "q1", "q2", "q3", "q4"]
     assert [(row["question"], row["context"]) for row in rows] == QUESTIONS
-    assert [(row["url"], row["n"]) for row in rows] == [(f"u{n}", f"{n}") for n in range(5)]
+    assert [(row["url"], row["score"]) for row in rows] == [(f"u{n}", f"{n}") for n in range(5)]
     assert [(row["answer"], row["answer_start"]) for row in rows] == [
         (prediction.text, prediction.start) for prediction in expected
     ]
@@ -99,6 +108,7 @@ def test_each_question_gets_the_models_answer_and_keeps_its_columns(models, data
     card = (tmp_path / "out" / "README.md").read_text()
     assert "question-answering" in card
     assert "the column url of the source" in card
+    assert "## Scores" not in card
 
 
 def test_the_answers_are_those_that_evaluate_qa_measures(models, tmp_path):
@@ -245,7 +255,7 @@ def test_answers_can_be_planned(models, tiny_bert, data, tmp_path):
     estimate = planned("answer", of("@student", data), {"@student": Estimate(1.0, 1, 1, {})}, str(tiny_bert))
     assert estimate.rows == {"train": 5}
     assert estimate.seconds > 0
-    assert estimate.sample.column_names[-2:] == ["url", "n"]
+    assert estimate.sample.column_names[-2:] == ["url", "score"]
     asked = {"id": ["1", "2"], "context": [TEXT] * 2, "question": ["Who?", "Where?"]}
     earlier = Estimate(1.0, 1, 1, {"train": 90}, sample=pa.table(asked))
     assert planned("answer", of(models / "student", "@asked"), {"@asked": earlier}).rows == {"train": 90}

@@ -343,8 +343,8 @@ def _card(settings: MineSettings, corpora: Sequence[Corpus], counts: dict[str, i
             else "a text of the second corpus",
             "margin": f"the pair's margin score ({settings.margin}), by which it was found; higher is better",
             "score": "the cosine of the two vectors, from -1 to 1",
-        }
-        | {
+        },
+        kept={
             name: f"the column {column} of the {corpus.side}"
             for corpus in corpora
             for column, name in corpus.keep.items()

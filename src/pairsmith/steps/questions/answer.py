@@ -195,8 +195,8 @@ def _card(settings: AnswerSettings, names: Mapping[str, str]) -> Card:
             "answer_start": "the character of the passage at which the answer starts, from 0",
             "confidence": "the model's probability of the answer, from 0 to 1: that of its start times that "
             "of its end, among all tokens of the passage",
-        }
-        | {kept: f"the column {name} of the source" for name, kept in names.items()},
+        },
+        kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The answers were found by a program; no person has checked them.",
         tags=(),
         licence="The rights in the texts apply.",

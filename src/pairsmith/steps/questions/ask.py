@@ -372,8 +372,8 @@ def _card(settings: AskSettings) -> Card:
             "context": "the passage",
             "written": "the answer, as it was written before the question",
             "answers": "the answer and the characters at which it starts; empty if it is not in the passage",
-        }
-        | {name: f"the column {column} of the texts" for column, name in kept(settings).items()},
+        },
+        kept={name: f"the column {column} of the texts" for column, name in kept(settings).items()},
         provenance="The questions and answers were made by a program; no person has checked them.",
         citations=(QUIP,),
         licence="The rights in the passages apply.",

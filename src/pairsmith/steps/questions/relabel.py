@@ -195,8 +195,8 @@ def _card(settings: RelabelSettings) -> Card:
             "written_answers": "where the written answer occurs in the passage, if it does",
             "starts": "the likeliest characters at which the answer starts, from 0, and their probabilities",
             "ends": "the likeliest positions just after the answer's last character, and their probabilities",
-        }
-        | {name: f"the column {column} of the data" for column, name in kept(settings).items()},
+        },
+        kept={name: f"the column {column} of the data" for column, name in kept(settings).items()},
         provenance="The answers were found by a program; no person has checked them.",
         citations=(QUIP,),
         licence="The rights in the texts apply.",

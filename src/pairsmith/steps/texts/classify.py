@@ -99,8 +99,8 @@ def _card(settings: ClassifySettings, names: Mapping[str, str]) -> Card:
             "confidence": "the cosine of the text and the label's description, from -1 to 1"
             if settings.name
             else "the classifier's probability of the label, from 0 to 1",
-        }
-        | {kept: f"the column {name} of the source" for name, kept in names.items()},
+        },
+        kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The labels were given by a program; no person has checked them.",
         tags=(),
         licence="The rights in the texts apply.",

@@ -137,8 +137,8 @@ def _card(settings: SummarizeSettings, names: Mapping[str, str]) -> Card:
         columns={
             "summary": "the summary that the model wrote",
             "truncated": "whether the model read only the beginning of the text",
-        }
-        | {kept: f"the column {name} of the source" for name, kept in names.items()},
+        },
+        kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The summaries were written by a program; no person has checked them.",
         tags=(),
         licence="The rights in the texts apply.",

@@ -103,8 +103,8 @@ def _card(settings: TagSettings, names: Mapping[str, str]) -> Card:
             "tokens": "the words of the text",
             "ner_tags": "the tag of each word: B- and a type for the first word of an entity, I- and the "
             "type for its other words, O for all others",
-        }
-        | {kept: f"the column {name} of the source" for name, kept in names.items()},
+        },
+        kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The entities were found by a program; no person has checked them.",
         tags=(),
         licence="The rights in the texts apply.",
