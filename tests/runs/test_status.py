@@ -323,12 +323,22 @@ def test_a_data_file_with_other_content_of_the_same_size(done):
     assert advice.startswith(f"  {file} is damaged (")
 
 
-def test_a_folder_that_lost_its_manifest(done):
+def test_a_folder_that_lost_its_manifest(work, done):
     """The journal says what was done, and a rerun restores the manifest from it."""
+    before = work.contents(done)
     (done / "manifest.json").unlink()
     heading, advice, *_ = status_lines(done)
-    assert heading.startswith(f"{done}: generate, stopped · 2 shards, 6 rows")
-    assert advice == "  manifest.json is missing; run the command again, which restores it from journal/"
+    assert heading == f"{done}: generate, damaged · 2 shards, 6 rows"
+    assert advice == (
+        "  manifest.json is missing; run the command again, which restores it from journal/ and keeps all "
+        "shards whose files are unchanged"
+    )
+    writer = work.start(done)
+    assert list(writer.done) == [0, 1]
+    writer.finish(work.card)
+    assert status_lines(done)[0] == f"{done}: generate, finished · 2 shards, 6 rows"
+    assert work.contents(done) == before
+    (done / "manifest.json").unlink()
     (done / "journal/run.json").unlink()
     with pytest.raises(
         FolderError, match=r"holds files of a step, but no manifest\.json, which lists them; "

@@ -76,8 +76,10 @@ class Status:
 
     def lines(self, name: str) -> list[str]:
         """The status as lines of text, in which the folder is called ``name``."""
-        state = "running" if self.running else "stopped"
-        if self.complete:
+        unfinished = not (self.complete or self.fault)
+        if unfinished:
+            state = "running" if self.running else "stopped"
+        else:
             state = "damaged" if self.fault else "finished"
         parts = [f"{name}: {self.step}, {state}"]
         if self.reasons is not None:
@@ -85,7 +87,7 @@ class Status:
             shards = f"{self.shards:,} of {shards}" if self.planned else shards
             parts.append(f"{shards}, {counted(self.rows, 'rows')}")
         parts += [text for text in (self.reached, self.saved) if text]
-        if self.rate and not self.complete:
+        if self.rate and unfinished:
             parts.append(f"{self.rate:,.1f} rows/s")
         if self.left is not None and self.running:
             parts.append(f"{clock(self.left)} left")
@@ -119,7 +121,8 @@ def status_of(folder: Place) -> Status | None:
         if not status.running:  # a run writes the manifest again at its end
             status = replace(
                 status,
-                fault=f"{MANIFEST} is missing; run the command again, which restores it from {JOURNAL}/",
+                fault=f"{MANIFEST} is missing; run the command again, which restores it from {JOURNAL}/ and "
+                "keeps all shards whose files are unchanged",
             )
         return status
     return None
