@@ -272,7 +272,12 @@ def _documented(
 def code_page() -> str:
     """Where each entry of docs/methods.md stands in the code."""
     places = cited()
-    lines = ["# Where it stands in the code", "", _WRITTEN.replace("settings models", "docstrings"), ""]
+    lines = [
+        "# Where each equation is in the code",
+        "",
+        _WRITTEN.replace("settings models", "docstrings"),
+        "",
+    ]
     lines += ["The numbers are those of [the equations](methods.md); docstrings cite them."]
     lines += ["Files lie in `src/pairsmith/`.", ""]
     lines += ["| | | where |", "|---|---|---|"]
