@@ -39,19 +39,19 @@ _HEAD = f"""\
 
 {_WRITTEN}
 
-Every step is a command, and can stand in a [recipe](../recipes.md) under its name there, with the same
-settings (`--top-k 5` is `top_k: 5`). Besides the options on its own page, every step has:
+Every step is a command, and can be a step of a [recipe](../recipes.md), under the name in the last column
+and with the same settings (`--top-k 5` is `top_k: 5`). Besides the options on its own page, every step has:
 
 | option | |
 |---|---|
 | `--out DIR` | Folder to write to, a path or a URL such as s3://BUCKET/FOLDER. Required (1). |
-| `--fresh` | Start over what an earlier run left in the folder; without it, that is kept and continued. |
+| `--fresh` | Start over: replace what an earlier run left in the folder, which is otherwise continued. |
 | `--quiet` | Show only figures and other results to read; a step that only writes a folder shows nothing. |
 
-(1) `generate --preview` needs none, and `push` needs one only with `--dry-run`.
+(1) `generate --preview` needs no `--out`, and `push` needs it only with `--dry-run`.
 
-A mistake in the input ends the command with exit code 2 and a line that says what to do; Ctrl-C ends it with
-130, and the same command continues. `pairsmith --version` prints the version.
+A mistake in the input ends the command with exit code 2 and a line that says what to do. Ctrl-C ends the
+command with exit code 130, and the same command continues. `pairsmith --version` prints the version.
 
 | command | | in a recipe |
 |---|---|---|
@@ -90,15 +90,15 @@ vectors, is used again. The steps that read its result are made anew if the resu
 several times. |
 | `--fresh`, `--quiet` | As for [every step](index.md). |
 
-How a recipe is written: [recipes](../recipes.md).
+[Recipes](../recipes.md) says how a recipe is written.
 """,
     ),
     "compare": (
         "compare FILE",
         "Compare ways of making rows by models trained on them, with several seeds.",
         """\
-The file is a YAML file, or the name of a built-in comparison (`compare-sts`, `compare-reading`). How it is
-written: [comparing](../comparing.md).
+The file is a YAML file, or the name of a built-in comparison (`compare-sts`, `compare-reading`).
+[Comparing](../comparing.md) says how such a file is written.
 
 | option | |
 |---|---|
@@ -114,8 +114,8 @@ changes. May be given several times. |
         "plan RECIPE",
         "Estimate what a recipe makes and costs, before it runs.",
         """\
-It prints the rows, generated tokens, time, memory and disk space of each step. For that, each step works for
-some seconds on a part of its data, and the result is scaled up to all of them; nothing is written.
+The command prints the rows, generated tokens, time, memory and disk space of each step. It runs each step for
+some seconds on a part of the step's data, and scales the result up to all data; nothing is written.
 
 | option | |
 |---|---|
@@ -134,9 +134,18 @@ plan.
         "status DIR",
         "Show how far a run is, and what remains to be done.",
         """\
-For the folder of a step or of a recipe's run, it prints the finished and the planned shards, the rows per
-second, the remaining time, and why rows were rejected. It only reads, so it can be called at any time. More:
-[running](../running.md).
+For the folder of a step or of a recipe's run, the command prints the finished and the planned shards, the
+rows per second, the remaining time, and why rows were rejected. It only reads, so you can run it at any time.
+More: [running](../running.md).
+""",
+    ),
+    "doctor": (
+        "doctor",
+        "Show this machine's hardware and installed models.",
+        """\
+The command prints the versions of pairsmith and its main packages, the processor, the memory and the GPUs,
+which models and extras are installed, and what each route needs. More:
+[a first hour](../first-hour.md#install).
 """,
     ),
     "tasks": (
@@ -144,7 +153,7 @@ second, the remaining time, and why rows were rejected. It only reads, so it can
         "List the built-in tasks, or show one.",
         """\
 `pairsmith tasks` lists the built-in tasks. `pairsmith tasks show NAME` prints one as YAML, to copy and
-change. How a task is written: [tasks](../tasks.md).
+change. [Tasks](../tasks.md) says how a task is written.
 """,
     ),
 }
@@ -272,7 +281,12 @@ def _documented(
 def code_page() -> str:
     """Where each entry of docs/methods.md stands in the code."""
     places = cited()
-    lines = ["# Where it stands in the code", "", _WRITTEN.replace("settings models", "docstrings"), ""]
+    lines = [
+        "# Where each equation is in the code",
+        "",
+        _WRITTEN.replace("settings models", "docstrings"),
+        "",
+    ]
     lines += ["The numbers are those of [the equations](methods.md); docstrings cite them."]
     lines += ["Files lie in `src/pairsmith/`.", ""]
     lines += ["| | | where |", "|---|---|---|"]

@@ -69,8 +69,8 @@ EncodedLength = Annotated[
     int | None,
     Field(
         ge=3,
-        description="Longest text in tokens that the encoder reads; the rest is cut off. Unset: its own "
-        "limit.",
+        description="Longest text in tokens that the encoder reads; the rest is cut off. Unset: the "
+        "encoder's own limit.",
     ),
 ]
 VectorFolder = Annotated[

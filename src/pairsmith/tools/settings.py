@@ -37,7 +37,7 @@ class ReportSettings(Settings):
     encoder: str | None = Field(
         default=None,
         description="Sentence encoder for comparing the texts of pairs: a folder or Hub id, or "
-        "embedded:all-minilm-l6-v2. Unset: they are compared only by the words they share.",
+        "embedded:all-minilm-l6-v2. Unset: texts are compared only by the words they share.",
     )
     traces: int = Field(
         default=0,
@@ -65,7 +65,7 @@ class ReportSettings(Settings):
 
 
 class AuditSettings(Settings):
-    """Have people label rows without seeing the labels that these have (D13)."""
+    """Have people label rows whose own labels they do not see (D13)."""
 
     data: str = Field(
         description="Folder with the rows to label: pairs, labelled texts, questions on passages, or "
@@ -79,7 +79,7 @@ class AuditSettings(Settings):
         json_schema_extra=NO_EFFECT,
     )
     rows: int = Field(
-        default=100, ge=1, le=10_000, description="Number of rows to label; all annotators get the same ones."
+        default=100, ge=1, le=10_000, description="Number of rows to label, the same rows for all annotators."
     )
     labels: list[str] = Field(
         default=[],
@@ -103,7 +103,7 @@ class AuditSettings(Settings):
     )
     finish: bool = Field(
         default=False,
-        description="Do not ask for labels; write the results of those given so far.",
+        description="Do not ask for labels; write the results of the labels given so far.",
         json_schema_extra=NO_EFFECT,
     )
 
@@ -164,7 +164,7 @@ class PushSettings(Settings):
     private: bool = Field(
         default=False,
         description="Create the repository as private, so that only its owner sees it. An existing public "
-        "one is refused.",
+        "repository is refused.",
     )
     revision: str | None = Field(
         default=None, description="Branch to upload to, created if it does not exist. Unset: main."

@@ -43,7 +43,7 @@ TrainingDevice = Annotated[
     Field(
         pattern=r"^(auto|cpu|mps|cuda)$",
         description="auto, cpu, cuda, mps. A process trains on one device: CUDA_VISIBLE_DEVICES selects the "
-        "GPU, and torchrun starts a process for each of several.",
+        "GPU, and torchrun starts a process for each of several GPUs.",
         json_schema_extra=NO_EFFECT,
     ),
 ]

@@ -66,7 +66,7 @@ class EncoderOptions(TrainingOptions):
         default=False,
         description="Subtract the mean vector of the training texts, in a layer that is trained and saved "
         "with the encoder. For language models as bases: their vectors all point in nearly the same "
-        "direction, so that cosines are near 1, and --objective cosine would make them worse.",
+        "direction, so that cosines are near 1, and --objective cosine would make the encoder worse.",
     )
     attention_dropout: float | None = Field(
         default=None,
@@ -113,8 +113,9 @@ class ClassifierOptions(Settings):
         default=[1.0],
         min_length=1,
         description="C of the logistic regression: a lower C keeps its weights smaller, so that it follows "
-        "single texts less. If several are given, the one with the lowest log loss is kept. Measured on "
-        "generated texts, this C is too high for texts of people, so give several only with rows of people.",
+        "single texts less. If several are given, the one with the lowest log loss is kept. The C with the "
+        "lowest loss on generated texts is too high for human-written texts, so give several only with "
+        "human-written rows.",
     )
     balanced: bool = Field(
         default=True,

@@ -111,8 +111,8 @@ class SummarizerOptions(FewShotOptions):
     max_length: int | None = Field(
         default=None,
         ge=8,
-        description="Longest document in tokens; the rest is cut off. It is never more than the base can "
-        "read, beside the summary if the base is a decoder-only model. Unset: the base's own limit.",
+        description="Longest document in tokens; the rest is cut off. The base's own limit applies, too, in "
+        "a decoder-only model to document and summary together. Unset: only the base's own limit.",
     )
     summary_tokens: int = Field(
         default=62,

@@ -23,7 +23,7 @@ class QuestionGeneratorOptions(EpochOptions):
         default=456,
         ge=16,
         description="Longest passage in tokens, without special tokens; longer texts are cut into passages. "
-        "It is never more than the model can read.",
+        "The model's own limit applies, too.",
     )
     label_smoothing: LabelSmoothing = 0.0
     questions: int = Field(

@@ -14,7 +14,7 @@ class MixSettings(Settings):
     data: Annotated[list[str], Listed] = Field(
         min_length=1,
         description="Data sets with the same kind of rows: files, dataset folders or Hub ids. A row that "
-        "occurs in several of them is taken from the first.",
+        "occurs in several data sets is taken from the first of them.",
     )
     weight: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(
         default=[],
