@@ -126,6 +126,21 @@ def test_a_part_of_a_step_cannot_be_looked_into(recipe, monkeypatch, tmp_path):
         plan_recipe(load_recipe(tmp_path / "small.yaml"), Silent())
 
 
+def test_a_split_counts_its_own_rows(recipe, monkeypatch, tmp_path):
+    text = (tmp_path / "small.yaml").read_text().replace('data: "@clean"', 'data: "@clean:validation"')
+    (tmp_path / "small.yaml").write_text(text)
+    earlier = {}
+
+    def estimated(_, kind, settings, before, begun):
+        earlier[kind] = before
+        return Estimate(1.0, rows={"train": 90, "validation": 10} if kind == "postprocess" else {})
+
+    monkeypatch.setattr(planning, "_in_new_process", estimated)
+    plan_recipe(load_recipe(tmp_path / "small.yaml"), Silent())
+    assert earlier["train-encoder"]["@clean:validation"].rows_of() == 10
+    assert earlier["train-encoder"]["@clean"].rows_of() == 100
+
+
 def test_an_error_of_a_step_names_the_keys_of_the_recipe(recipe, monkeypatch):
     def refuse(*_):
         raise SettingsError("--max-tokens 25 leaves no room; give --top-k or another --out")

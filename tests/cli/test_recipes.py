@@ -1422,7 +1422,7 @@ def test_faults_in_data_to_measure_on_are_told_before_anything_is_made(tmp_path)
     ("step", "settings", "score", "told"),
     [
         ("evaluate-sts", {"against": "@before"}, "high", r"rows\.tsv:3: the score is 'high'"),
-        ("evaluate-labels", {}, "", r"rows\.tsv:3: the label is '';"),
+        ("evaluate-labels", {}, "", r"rows\.tsv:3: the score is '', not a number"),
         ("evaluate-retrieval", {"corpus": ["./rows.tsv"]}, "1", "2 of the 2 texts .* are not among those of"),
         ("evaluate-mteb", {}, "high", r"rows\.tsv:3: the score is 'high'"),
     ],

@@ -1,5 +1,6 @@
 """What stands in for the results of earlier steps while a step is planned."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,6 +47,16 @@ def test_rows_to_come_are_read_from_a_folder_with_their_sample(reference):
     ((folder, *values),) = read
     assert values == [["a", "b"], [100, 80, 20], 5 + 98]
     assert not folder.parent.exists()
+
+
+def test_two_splits_of_a_step_are_counted_separately():
+    rows = {"@rows:train": 80, "@rows:validation": 20}
+    before = {name: replace(BEFORE["@rows"], rows={"train": count}) for name, count in rows.items()}
+
+    def plan(settings, estimates):
+        return [count_in_run(2, [folder], estimates) for folder in settings.data]
+
+    assert plan_step(step(plan), ReadSettings(data=list(rows)), before) == [80, 20]
 
 
 def test_a_model_to_come_is_its_base_and_is_known_to_be_untrained():

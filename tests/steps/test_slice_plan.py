@@ -114,3 +114,16 @@ def test_a_fault_in_a_row_is_told_with_the_name_of_the_users_file(tmp_path):
     step = Step(CountSettings, work, "Fail.", planned_rows_setting="data")
     with pytest.raises(InputError, match=r"mine\.jsonl:1: no score"):
         step.planner()(CountSettings(data=str(file)), {})
+
+
+def test_half_a_character_is_left_to_the_step(clock, tmp_path):
+    def work(settings, _):
+        clock[0] += 1.0
+        read.append(Path(settings.data).read_text())
+
+    read = []
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"text": "a \\ud83d"}\n')
+    step = Step(CountSettings, work, "Count.", planned_rows_setting="data")
+    assert step.planner()(CountSettings(data=str(file)), {}).seconds == 1.0
+    assert set(read) == {file.read_text()}

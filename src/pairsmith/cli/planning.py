@@ -5,6 +5,7 @@ include that of earlier steps. What earlier steps will make does not exist yet, 
 """
 
 import multiprocessing
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -47,9 +48,11 @@ def plan_recipe(recipe: Recipe, progress: Progress) -> dict[str, Estimate]:
         kept = planned.step.settings.kept_folders()
         for value in (value for name, value in planned.values.items() if name not in kept):
             for text in texts_in(value):
-                folder = text.partition(":")[0]  # a split counts as all rows of its step
+                folder, _, split = text.partition(":")
                 if folder in before:
-                    before[text] = before[folder]
+                    rows = before[folder].rows
+                    own = {"train": rows[split]} if split in rows else rows  # a split is read as a folder
+                    before[text] = replace(before[folder], rows=own)
                 elif text.startswith("@") and text != RUN_REFERENCE:
                     raise SettingsError(
                         f"{planned.name}: {text} is part of a step's folder; plan can only estimate steps "
@@ -167,8 +170,8 @@ def plan_step(step: Step, settings: Settings, before: Before) -> Estimate:
     with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
         stand_ins = {
             reference: stand_in
-            for reference in references
-            if (stand_in := _stand_in(reference, before[reference], Path(folder)))
+            for number, reference in enumerate(sorted(references))
+            if (stand_in := _stand_in(reference, before[reference], Path(folder) / str(number)))
         }
         changes = {
             name: map_texts(value, lambda text: stand_ins.get(text, text))
@@ -186,22 +189,21 @@ def plan_step(step: Step, settings: Settings, before: Before) -> Estimate:
                     "which it has no sample"
                 ) from None
             if folder in str(error):  # the user knows the name of the step, not the path of its stand-in
-                raise type(error)(str(error).replace(f"{folder}/", "")) from None
+                raise type(error)(re.sub(rf"{re.escape(folder)}/\d+/", "", str(error))) from None
             raise
 
 
 def _stand_in(reference: str, earlier: Estimate, folder: Path) -> str | None:
     """The model or dataset folder that stands in for an earlier step; None if there is no sample of its rows.
 
-    The sample is written into ``folder``, unless it is there already.
+    The sample is written into ``folder``, which is created.
     """
     if not earlier.sample:  # the step makes a model, or its sample has no rows
         return earlier.base or None
     out = folder / reference.partition(":")[0]
-    if not out.exists():
-        writer = FolderWriter.start(Run(out, Silent()), Identity.of("sample", {}), earlier.sample.schema)
-        writer.commit(0, {"train": earlier.sample}, REJECT.empty_table())
-        writer.finish(Card("A sample", "Some of the rows that a step will make."))
+    writer = FolderWriter.start(Run(out, Silent()), Identity.of("sample", {}), earlier.sample.schema)
+    writer.commit(0, {"train": earlier.sample}, REJECT.empty_table())
+    writer.finish(Card("A sample", "Some of the rows that a step will make."))
     return str(out)
 
 

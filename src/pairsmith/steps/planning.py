@@ -208,7 +208,7 @@ def plan_by_slice(
         """Run the step on the ``first`` rows, in a temporary folder."""
         with TemporaryDirectory(prefix="pairsmith-plan-") as folder:
             file, out = Path(folder) / name, Path(folder) / "out"
-            lines = (json.dumps(dict(row), ensure_ascii=False, default=str) for row in rows[:first])
+            lines = (json.dumps(dict(row), default=str) for row in rows[:first])
             file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             begun = time.monotonic()
             result = work(settings.model_copy(update={rows_setting: str(file)}), Run(out, Silent()))

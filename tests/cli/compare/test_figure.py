@@ -17,7 +17,7 @@ from pairsmith.methods.dino.evaluation import Figure, SuiteScores, classificatio
 from pairsmith.methods.quip.sentiment import RATIONALES, Judged
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.steps.evaluate.figures import over_splits
-from pairsmith.steps.evaluate.qa import Answered, qa_figures
+from pairsmith.steps.evaluate.qa import qa_figures
 from pairsmith.steps.evaluate.sentiment import sentiment_figures
 from pairsmith.steps.evaluate.summaries import summary_figures, summary_rouge
 
@@ -52,7 +52,7 @@ RESULTS = {
         [("a", "b", "1"), ("c", "d", "0.5")], np.array([0.5, 0.2]), draws=0, seed=0
     ),
     "evaluate-retrieval": dict.fromkeys(MEASURES, 1.0),
-    "evaluate-qa": qa_figures([Answered("1", "Who?", "Anna", ["Anna"], True, 1.0)], bootstrap=0),
+    "evaluate-qa": qa_figures([True], [1.0], bootstrap=0),
     "evaluate-summaries": summaries(),
     "evaluate-paraphrase": {"few_shot": {"frozen": {**SPLITS, "shots": 16}, "tuned": SPLITS}},
     "evaluate-ner": {"random": SPLITS, "questions": SPLITS},

@@ -76,9 +76,7 @@ def answering(monkeypatch, tiny_bert, tmp_path):
 
     def evaluate(answers, out, progress=None, **more):
         def answerer(settings, progress):
-            return lambda questions: [
-                qa.Answered.of(question, answer) for question, answer in zip(questions, answers, strict=True)
-            ]
+            return lambda _: answers
 
         monkeypatch.setattr(qa, "answerer", answerer)
         given = {"data": str(tmp_path / "questions.jsonl"), "bootstrap": 200} | more

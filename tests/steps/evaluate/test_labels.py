@@ -83,3 +83,16 @@ def test_a_pair_with_a_blank_label_is_refused_with_its_line(label, tmp_path):
         InputError, match=r"^pairs\.jsonl:2: the label is .*; give a word or a number, or drop"
     ):
         read_labelled_pairs(str(path))
+
+
+def test_a_score_is_the_same_label_however_it_is_written(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("sentence1\tsentence2\tscore\na\tb\t0.50\nc\td\t0.5\ne\tf\t1\ng\th\t1.0\n")
+    assert [label for _, _, label in read_labelled_pairs(str(path))] == ["0.5", "0.5", "1", "1"]
+
+
+def test_half_a_character_is_refused_with_its_line(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"sentence1": "a \\ud83d", "sentence2": "b", "score": 1}\n')
+    with pytest.raises(InputError, match=r"pairs\.jsonl:1: column 'sentence1' holds half a character"):
+        read_labelled_pairs(str(path))

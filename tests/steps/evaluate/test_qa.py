@@ -20,7 +20,7 @@ from pairsmith.runs import Run, storage
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.evaluate import qa as module
 from pairsmith.steps.evaluate import results as files
-from pairsmith.steps.evaluate.qa import Answered, evaluate_qa, qa_figures, qa_table
+from pairsmith.steps.evaluate.qa import evaluate_qa, qa_figures, qa_table
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.steps.table import STEPS
 
@@ -96,35 +96,30 @@ def saying(monkeypatch):
 # Figures.
 
 
-def answered(*worth):
-    return [Answered("i", "q", "p", ["g"], exact, f1) for exact, f1 in worth]
-
-
 def test_figures_are_means_in_hundreds():
-    figures = qa_figures(answered((True, 1.0), (False, 0.5), (False, 0.0), (False, 0.25)), bootstrap=0)
+    figures = qa_figures([True, False, False, False], [1.0, 0.5, 0.0, 0.25], bootstrap=0)
     assert figures == {"exact": 25.0, "exact_ci": None, "f1": 43.75, "f1_ci": None, "count": 4}
 
 
 def test_the_interval_is_that_of_the_resampled_means():
     rng = np.random.default_rng(1)
-    worth = [
-        (bool(exact), float(f1)) for exact, f1 in zip(rng.integers(0, 2, 60), rng.random(60), strict=True)
-    ]
-    figures = qa_figures(answered(*worth), bootstrap=2000, seed=3)
-    for column, name in enumerate(("exact", "f1")):
-        values = 100 * np.array(worth, float)[:, column]
+    worth = rng.integers(0, 2, 60).astype(bool).tolist(), rng.random(60).tolist()
+    figures = qa_figures(*worth, bootstrap=2000, seed=3)
+    for name, of_questions in zip(("exact", "f1"), worth, strict=True):
+        values = 100 * np.array(of_questions, float)
         low, high = figures[f"{name}_ci"]
         # The normal approximation; 60 questions are enough for it.
         spread = 1.96 * values.std() / np.sqrt(60)
         assert low == pytest.approx(values.mean() - spread, abs=1.5)
         assert high == pytest.approx(values.mean() + spread, abs=1.5)
-    assert figures == qa_figures(answered(*worth), bootstrap=2000, seed=3)
-    assert figures != qa_figures(answered(*worth), bootstrap=2000, seed=4)
+    assert figures == qa_figures(*worth, bootstrap=2000, seed=3)
+    assert figures != qa_figures(*worth, bootstrap=2000, seed=4)
 
 
 def test_both_figures_are_of_the_same_resamples():
     # Where F1 equals exact match, so do its intervals.
-    figures = qa_figures(answered(*[(bool(n % 3), float(bool(n % 3))) for n in range(30)]), bootstrap=40)
+    exact = [bool(n % 3) for n in range(30)]
+    figures = qa_figures(exact, [*map(float, exact)], bootstrap=40)
     assert figures["exact_ci"] == figures["f1_ci"]
 
 

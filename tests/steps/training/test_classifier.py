@@ -363,6 +363,17 @@ def test_plans(given, trained, tmp_path):
     assert evaluate_classification.plan(settings, {}).seconds > 0
 
 
+def test_a_plan_counts_and_checks_the_validation_texts(given, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "pairsmith.steps.training.classifier.timed", lambda load, _: (load() and 0.0, 1.0, None)
+    )
+    validation = write(tmp_path / "validation.jsonl", ROWS[:2])
+    assert plan_train_classifier(given(validation=validation), {}).seconds == len(ROWS) + 2
+    other = write(tmp_path / "other.jsonl", [{"text": "So so.", "label": "middling"}])
+    with pytest.raises(InputError, match="the validation texts have the labels middling"):
+        plan_train_classifier(given(validation=other), {})
+
+
 @pytest.mark.parametrize("column", [None, "review"])
 def test_the_plan_of_an_evaluation_reads_the_column_that_is_named(trained, column):
     settings = EvaluateClassificationSettings(model=str(trained), data="@texts", text_column=column)

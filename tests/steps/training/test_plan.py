@@ -125,6 +125,14 @@ def test_rows_of_an_earlier_step_or_a_setting_decide_the_number_of_steps(trainin
     assert plan_training(training(), chosen, before).seconds == pytest.approx(5 + 2 + 3 * 2)
 
 
+@pytest.mark.parametrize(("rows", "count"), [({"train": 400}, 400), ({"train": 4_000, "validation": 40}, 40)])
+def test_validation_rows_of_an_earlier_step_are_all_measured(training, tmp_path, rows, count):
+    chosen = settings(tmp_path, validation="earlier", eval_steps=25)
+    before = {"earlier": Estimate(1.0, rows=rows, sample=pa.table({"id": ["a"] * 4}))}
+    estimate = plan_training(training(validation=4), chosen, before)
+    assert estimate.seconds == pytest.approx(5 + 2 + 125 * 2 + (2 + 5) * count * 0.5)
+
+
 def test_a_missing_device_is_refused_before_anything_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(SettingsError, match="no CUDA device"):

@@ -544,11 +544,11 @@ def test_added_questions_do_not_repeat_seeds_or_validation_questions(tmp_path):
     added, others = write(tmp_path / "added.jsonl", rows), write(tmp_path / "others.jsonl", rows[1:3])
     excluded = list(read_questions(str(others)))
     given = settings(added=[str(added)])
-    kept, repeats = added_questions(given, excluded)
-    assert ([example.id for example in kept], repeats) == (["q0", "q3"], 2)
+    kept, *left_out = added_questions(given, excluded)
+    assert ([example.id for example in kept], left_out) == (["q0", "q3"], [2, 0])
     given = settings(added=[str(added)], extra=1)
-    kept, repeats = added_questions(given, excluded)
-    assert ([example.id for example in kept], repeats) == (["q0"], 0)  # the others were not read
+    kept, *left_out = added_questions(given, excluded)
+    assert ([example.id for example in kept], left_out) == (["q0"], [0, 0])  # the others were not read
 
 
 def test_how_many_added_questions_were_left_out_is_said_and_in_the_card(

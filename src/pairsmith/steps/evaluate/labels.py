@@ -7,7 +7,6 @@ This step is no ``Evaluation``: generated pairs are no test set, so the rows of 
 can run the step on some of them.
 """
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,6 +17,8 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.core.text_width import left_aligned
+from pairsmith.data.labelled_rows import row_value
+from pairsmith.data.readers import column_text
 from pairsmith.data.sources import open_source
 from pairsmith.data.tasks.spec import label_text
 from pairsmith.methods.dino.evaluation import LabelledPairs, separation
@@ -73,17 +74,15 @@ def read_labelled_pairs(source: str) -> LabelledPairs:
     """Read scored or labelled pairs as (sentence1, sentence2, label); a score is the label as text."""
     pairs: list[tuple[str, str, str]] = []
     for where, row in open_source(source).rows():
-        label = row.get("score", row.get("label"))
-        first, second = row.get("sentence1"), row.get("sentence2")
-        if not isinstance(first, str) or not isinstance(second, str) or label is None:
+        name = "score" if "score" in row else "label"
+        texts = [row.get("sentence1"), row.get("sentence2")]
+        if row.get(name) is None or not all(isinstance(text, str) for text in texts):
             raise InputError(
                 f"{where}: evaluate labels needs pairs with the columns sentence1, sentence2 and score or "
                 f"label, as `pairsmith generate` writes them; found {', '.join(row)}"
             )
-        name = label_text(float(label) if isinstance(label, int | float) else str(label))
-        if not name.strip() or (isinstance(label, float) and not math.isfinite(label)):
-            raise InputError(f"{where}: the label is {label!r}; give a word or a number, or drop the row")
-        pairs.append((first, second, name))
+        first, second = (column_text(row, column, where) for column in ("sentence1", "sentence2"))
+        pairs.append((first, second, label_text(row_value(row, name, where))))
     if not pairs:
         raise InputError(f"{source}: has no pairs; give a file or folder with at least one")
     return pairs

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,35 +18,6 @@ from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import load_options
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A question with a predicted answer and its scores."""
-
-    id: str
-    question: str
-    prediction: str
-    answers: Sequence[str]  # the gold answers
-    exact: bool  # whether the prediction is one of these, after normalisation
-    f1: float  # in [0, 1], the largest over the gold answers
-
-    @classmethod
-    def of(cls, question: Question, prediction: str) -> "Answered":
-        """Score ``prediction`` against all answers of ``question``."""
-        scores = exact_match(prediction, question.golds), f1(prediction, question.golds)
-        return cls(question.id, question.question, prediction, question.golds, *scores)
-
-    def to_json(self) -> dict[str, JSON]:
-        """A line of ``predictions.jsonl``."""
-        return {
-            "id": self.id,
-            "question": self.question,
-            "prediction": self.prediction,
-            "answers": list(self.answers),
-            "exact": self.exact,
-            "f1": round(self.f1, 6),
-        }
 
 
 def _read(settings: EvaluateQaSettings) -> list[Question]:
@@ -76,14 +46,26 @@ def _compute(settings: EvaluateQaSettings, questions: Sequence[Question], progre
         )
     if warning := squad_warning([question.golds for question in scored]):
         progress.say(warning)
-    answered = answerer(settings, progress)(scored)
-    figures = qa_figures(answered, bootstrap=settings.bootstrap, seed=settings.seed)
-    return figures, [answer.to_json() for answer in answered]
+    predictions = answerer(settings, progress)(scored)
+    exact = [exact_match(text, one.golds) for one, text in zip(scored, predictions, strict=True)]
+    overlap = [f1(text, one.golds) for one, text in zip(scored, predictions, strict=True)]
+    figures = qa_figures(exact, overlap, bootstrap=settings.bootstrap, seed=settings.seed)
+    return figures, [
+        {
+            "id": question.id,
+            "question": question.question,
+            "prediction": prediction,
+            "answers": list(question.golds),
+            "exact": is_exact,
+            "f1": round(word_f1, 6),
+        }
+        for question, prediction, is_exact, word_f1 in zip(scored, predictions, exact, overlap, strict=True)
+    ]
 
 
 def answerer(
     settings: EvaluateQaSettings, progress: Progress, *, untrained: bool = False
-) -> Callable[[Sequence[Question]], list[Answered]]:
+) -> Callable[[Sequence[Question]], list[str]]:
     """Load the model, a reader or a student (Q7), and return a function that answers questions, in order.
 
     An ``untrained`` model gets the head of a reader, for plans; a student would be faster.
@@ -94,7 +76,7 @@ def answerer(
         settings.model, batch_size=settings.batch_size, fresh_head=untrained, **load_options(settings)
     )
 
-    def answer_all(questions: Sequence[Question]) -> list[Answered]:
+    def answer_all(questions: Sequence[Question]) -> list[str]:
         with progress.task("answer", len(questions), "questions") as bar:
             predictions = answer_questions(
                 [question.question for question in questions],
@@ -102,27 +84,29 @@ def answerer(
                 max_answer_tokens=settings.max_answer_tokens,
                 advance=bar.advance,
             )
-        return [
-            Answered.of(question, prediction.text)
-            for question, prediction in zip(questions, predictions, strict=True)
-        ]
+        return [prediction.text for prediction in predictions]
 
     return answer_all
 
 
-def qa_figures(answered: Sequence[Answered], *, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
-    """The figures of ``results.json``: means over one or more questions, ×100, with 95 % intervals.
+def qa_figures(
+    exact: Sequence[bool], f1: Sequence[float], *, bootstrap: int = 1000, seed: int = 0
+) -> dict[str, Any]:
+    """The figures of ``results.json``: means over n >= 1 questions, ×100, with 95 % intervals.
 
     Each of the ``bootstrap`` resamples draws as many questions as there are, with replacement; both means are
     computed over the same resample.
+
+    Args:
+        exact: whether each prediction is one of the gold answers, after normalisation.
+        f1: the largest word F1 of each prediction with a gold answer, in [0, 1].
+        bootstrap: number of resamples behind each interval, 0 for none.
+        seed: random seed of the resamples.
     """
-    figures = {
-        "exact": [100.0 * answer.exact for answer in answered],
-        "f1": [100.0 * answer.f1 for answer in answered],
-    }
+    figures = {"exact": [100.0 * value for value in exact], "f1": [100.0 * value for value in f1]}
     means = {name: round(math.fsum(values) / len(values), 4) for name, values in figures.items()}
     limits = mean_intervals(figures, bootstrap=bootstrap, seed=seed)
-    return {**means, **limits, "count": len(answered)}
+    return {**means, **limits, "count": len(exact)}
 
 
 def qa_table(results: Mapping[str, Any]) -> str:
@@ -165,7 +149,9 @@ evaluate_qa = Evaluation(
 )
 """Evaluates a reader or a student on questions.
 
-``predictions.jsonl`` has a line for each question (see ``Answered``). ``results.json`` has the exact match
-(``exact``) and ``f1``, ×100, each with its 95 % interval (``exact_ci``, ``f1_ci``), the number of questions
-(``count``) and, with ``against``, the differences of both figures from the earlier ones.
+``predictions.jsonl`` has a line for each question: the predicted and the gold answers, whether the prediction
+is one of these after normalisation (``exact``), and its largest word F1 with one of them (``f1``, in [0, 1]).
+``results.json`` has the exact match (``exact``) and ``f1``, ×100, each with its 95 % interval (``exact_ci``,
+``f1_ci``), the number of questions (``count``) and, with ``against``, the differences of both figures from
+the earlier ones.
 """

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.core.errors import ModelError
+from pairsmith.core.errors import FolderError, ModelError
 from pairsmith.core.model_names import GLOVE, model_revision
-from pairsmith.core.paths import place
+from pairsmith.core.paths import Place, place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.beir import RetrievalSet, read_retrieval
 from pairsmith.data.chunk_rows import read_query_examples
@@ -28,18 +28,21 @@ from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, extrapolated
 from pairsmith.steps.evaluate.figures import with_interval
 from pairsmith.steps.evaluate.paired import (
     EarlierEvaluation,
+    Predictions,
     paired_differences,
     paired_table,
     resampled_means,
     warn_of_few,
 )
-from pairsmith.steps.evaluate.paired_retrieval import FiguresOfQueries, earlier_retrieval, figures_in
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, written_by_program
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, kept_vectors, ranked_grades, retrieve, searcher
 from pairsmith.steps.kept_vectors import remove_vectors
 from pairsmith.steps.planning import read_first, read_first_passages
 from pairsmith.steps.shared import naming_texts, refuse_sources
+
+FiguresOfQueries = Mapping[str, Sequence[float]]
+"""For each of ``MEASURES``, the figures of n queries, ×100, in the order of the queries."""
 
 OWN_VECTORS = "vectors-so-far"
 """Folder with the documents' vectors inside the run's folder, until the evaluation is finished."""
@@ -129,6 +132,36 @@ def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, 
         for row, (query, text) in enumerate(data.queries.items())
     )
     return {**means, **limits, **counts, "faults": faults}, lines
+
+
+def earlier_retrieval(
+    settings: EvaluateRetrievalSettings, data: RetrievalSet, digest: str
+) -> tuple[EarlierEvaluation, FiguresOfQueries] | None:
+    """The evaluation that ``against`` names, with its figures; None if unset.
+
+    ``digest`` is the hash of ``data``.
+
+    Raises:
+        FolderError: it was evaluated on other data, or with another ``depth`` or ``exclude_own``.
+    """
+    if settings.against is None:
+        return None
+    earlier = EarlierEvaluation.open(settings.against, "evaluate retrieval")
+    if earlier.record.inputs.get("data") != digest:
+        raise FolderError(
+            f"{earlier.option}: measured on other queries, documents or relevance (there "
+            f"{earlier.results['queries']:,} queries, {earlier.results['documents']:,} documents; "
+            f"here {len(data.queries):,} queries, {len(data.documents):,} documents); give a result on "
+            "the same data, or first evaluate its model on these data"
+        )
+    earlier.check_settings(settings, ("depth", "exclude_own"))
+    return earlier, figures_in(earlier.folder, list(data.queries))
+
+
+def figures_in(folder: Place, queries: Sequence[str]) -> FiguresOfQueries:
+    """The figures of ``queries``, in this order, from the predictions in the folder of an evaluation."""
+    rows = {row["query"]: [float(row[name]) for name in MEASURES] for row in Predictions(folder)}
+    return {name: [rows[query][column] for query in queries] for column, name in enumerate(MEASURES)}
 
 
 def _compared_with(

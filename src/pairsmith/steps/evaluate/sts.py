@@ -5,20 +5,23 @@ dataset folder.
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairsmith.core.errors import FolderError, SettingsError
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
+from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sts import StsSuite, read_sts
 from pairsmith.methods.dino.evaluation import (
     CosinesOfSuites,
     Encode,
     distinct_texts,
+    score_differences,
     scores_of_cosines,
     sts_cosines,
 )
@@ -30,14 +33,7 @@ from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import hash_json
 from pairsmith.steps.evaluate.evaluation import extrapolated
 from pairsmith.steps.evaluate.figures import with_interval
-from pairsmith.steps.evaluate.paired import EarlierEvaluation
-from pairsmith.steps.evaluate.paired_sts import (
-    cosines_in,
-    earlier_sts,
-    predictions,
-    sts_comparison,
-    sts_differences,
-)
+from pairsmith.steps.evaluate.paired import EarlierEvaluation, Predictions, paired_table, with_verdict
 from pairsmith.steps.evaluate.results import AGAINST, FEW_PAIRS, Evaluated, evaluate_once
 from pairsmith.steps.evaluate.settings import EvaluateStsSettings
 from pairsmith.steps.planning import count_in_run
@@ -45,6 +41,8 @@ from pairsmith.steps.shared import load_options, refuse_sources
 
 _DRAWS = 20
 """Number of resamples that a plan draws."""
+_WIDEST_INTERVAL_OF_CORRELATIONS = (-200.0, 200.0)
+"""All possible differences of two correlations ×100: the interval if no resample has a correlation."""
 
 
 def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
@@ -53,9 +51,8 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     Existing results of the same settings, model and pairs are returned; ``run.fresh`` computes them again.
     They have the scores of each suite under its name (see ``SuiteScores``), and ``about``. For an encoder
     that ``train-encoder`` wrote, ``trained_on`` is the number of the suite's pairs that it was trained on.
-    With ``against``, the results have under this name the differences from the earlier ones
-    (``sts_differences``).
-    ``predictions.jsonl`` has the cosine of each pair.
+    With ``against``, the results have under this name the differences of ``all`` and ``mean`` of each suite
+    from the earlier ones. ``predictions.jsonl`` has the cosine of each pair.
     """
     settings = resolve_dtype(settings, run)
     suites = read_sts(settings.data, settings.suites or None)
@@ -91,22 +88,6 @@ def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
     return f"{table}\n{sts_comparison(results[AGAINST])}" if "suites" in results.get(AGAINST, ()) else table
 
 
-def _compared_with(
-    opened: tuple[EarlierEvaluation, CosinesOfSuites] | None,
-    settings: EvaluateStsSettings,
-    suites: Sequence[StsSuite],
-    run: Run,
-) -> dict[str, Any] | None:
-    if opened is None:
-        return None
-    earlier, earlier_cosines = opened
-    own = cosines_in(run.out, suites)
-    differences = sts_differences(
-        suites, own, earlier_cosines, bootstrap=settings.bootstrap, seed=settings.seed
-    )
-    return {**earlier.to_json(), "suites": differences}
-
-
 def _compute(settings: EvaluateStsSettings, suites: Sequence[StsSuite], progress: Progress) -> Evaluated:
     cosines = sts_cosines(encoder_of(settings, progress), suites)
     scores = scores_of_cosines(suites, cosines, bootstrap=settings.bootstrap, seed=settings.seed)
@@ -121,6 +102,21 @@ def _compute(settings: EvaluateStsSettings, suites: Sequence[StsSuite], progress
                 "was trained on; its figure is better than it would be on other pairs"
             )
     return figures, predictions(suites, cosines)
+
+
+def predictions(suites: Sequence[StsSuite], cosines: CosinesOfSuites) -> Iterator[dict[str, Any]]:
+    """The rows of ``predictions.jsonl``: each pair with its human score and its cosine."""
+    for suite in suites:
+        for name, pairs in suite.subsets.items():
+            for pair, cosine in zip(pairs, cosines[suite.name][name].tolist(), strict=True):
+                yield {
+                    "suite": suite.name,
+                    "subset": name,
+                    "sentence1": pair.sentence1,
+                    "sentence2": pair.sentence2,
+                    "score": pair.score,
+                    "cosine": cosine,
+                }
 
 
 def sts_table(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -185,3 +181,91 @@ def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before) -> Estimate
         sum(sizes) * 250,
         seconds=seconds_per_pair * pairs_per_resample * settings.bootstrap * factor,
     )
+
+
+# The comparison with an earlier evaluation, over the same pairs (D11)
+
+
+def earlier_sts(
+    settings: EvaluateStsSettings, suites: Sequence[StsSuite], digest: str
+) -> tuple[EarlierEvaluation, CosinesOfSuites] | None:
+    """The evaluation that ``against`` names, with its cosines; None if unset.
+
+    ``digest`` is the hash of the pairs of ``suites``.
+
+    Raises:
+        FolderError: it was evaluated on other pairs.
+        SettingsError: a suite has the name under which ``results.json`` has the comparison.
+    """
+    if settings.against is None:
+        return None
+    if any(suite.name == AGAINST for suite in suites):
+        raise SettingsError(f"--against does not support a test set that is named {AGAINST}; rename its file")
+    earlier = EarlierEvaluation.open(settings.against, "evaluate sts")
+    if earlier.record.inputs.get("data") != digest:
+        earlier_counts = {
+            name: figures["pairs"]
+            for name, figures in earlier.results.items()
+            if isinstance(figures, Mapping) and isinstance(figures.get("pairs"), int)
+        }
+        counts = {suite.name: len(suite.pairs) for suite in suites}
+        raise FolderError(
+            f"{earlier.option}: measured on other pairs (there {_listed(earlier_counts)}; here "
+            f"{_listed(counts)}); give a result on the same file or test sets, or first evaluate its model "
+            "on these pairs"
+        )
+    return earlier, cosines_in(earlier.folder, suites)
+
+
+def _listed(pairs: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} pairs of {name}" for name, count in pairs.items())
+
+
+def cosines_in(folder: Place, suites: Sequence[StsSuite]) -> CosinesOfSuites:
+    """The cosines of the pairs of ``suites``, from the predictions in the folder of an evaluation."""
+    cosines = (row["cosine"] for row in Predictions(folder))
+    return {
+        suite.name: {
+            name: np.array([next(cosines) for _ in pairs], np.float64)
+            for name, pairs in suite.subsets.items()
+        }
+        for suite in suites
+    }
+
+
+def sts_comparison(against: Mapping[str, Any]) -> str:
+    """The comparison in ``results.json`` as a text table with a line for each figure of each suite."""
+    figures = {
+        suite if name == "all" else f"{suite}, mean of subsets": difference
+        for suite, by_figure in against["suites"].items()
+        for name, difference in by_figure.items()
+    }
+    return paired_table(against, "pairs", figures)
+
+
+def _compared_with(
+    opened: tuple[EarlierEvaluation, CosinesOfSuites] | None,
+    settings: EvaluateStsSettings,
+    suites: Sequence[StsSuite],
+    run: Run,
+) -> dict[str, Any] | None:
+    """The figures minus those of the earlier evaluation: ``all`` and ``mean`` of each suite."""
+    if opened is None:
+        return None
+    earlier, earlier_cosines = opened
+    differences = score_differences(
+        suites,
+        cosines_in(run.out, suites),
+        earlier_cosines,
+        bootstrap=settings.bootstrap,
+        seed=settings.seed,
+    )
+    by_suite = {
+        suite: {
+            name: with_verdict(figure.value, figure.interval or _WIDEST_INTERVAL_OF_CORRELATIONS)
+            for name, figure in (("all", of_suite.all), ("mean", of_suite.mean))
+            if figure is not None
+        }
+        for suite, of_suite in differences.items()
+    }
+    return {**earlier.to_json(), "suites": by_suite}

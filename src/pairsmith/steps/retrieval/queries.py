@@ -245,10 +245,8 @@ def plan_write_queries(settings: QueriesSettings, before: Before) -> Estimate:
     if settings.reuse is None or settings.model in before:
         return plan_by_slice(write_queries, "chunks", without_reuse, before)
     begun = time.monotonic()
-    earlier, folder = (
-        EarlierQueries.open(settings.reuse, identity_of(settings)),
-        DatasetFolder.open(settings.reuse),
-    )
+    earlier = EarlierQueries.open(settings.reuse, identity_of(settings))
+    folder = DatasetFolder.open(settings.reuse)
     contents = contents_of(settings, chosen_chunks(settings)())
     share = sum(earlier.has(*item) for item in contents.items()) / len(contents)
     count = count_in_run(len(contents), [settings.chunks], before)

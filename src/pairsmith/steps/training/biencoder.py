@@ -35,7 +35,7 @@ class _Data(SeedData[Example]):
 
 def _read(settings: TrainBiencoderSettings, _: int | None) -> _Data:
     seeds = read_seeds(settings.seeds, settings.kind, settings.least_score)
-    validation, left_out = read_validation(settings)
+    validation, left_out = read_validation(settings.validation, settings.kind, settings.least_score)
     return _Data(seeds, validation, left_out=left_out, corpus=corpus_sample(settings))
 
 

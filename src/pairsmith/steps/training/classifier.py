@@ -116,10 +116,13 @@ def with_classifier_splits(
 def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> Estimate:
     """Encode a sample of the texts, and extrapolate; the time for fitting the head is negligible."""
     settings = with_classifier_splits(settings)
-    rows = _read(settings.data, settings)
+    rows, validation = _read(settings.data, settings), None
+    count, held_out = count_in_run(len(rows.texts), [settings.data], before), 0
+    if settings.validation:
+        validation = _read(settings.validation, settings)
+        held_out = count_in_run(len(validation.texts), [settings.validation], before)
     if settings.data not in before:  # a sample may be too small to have all labels
-        _check(settings, rows, None)
-    count = count_in_run(len(rows.texts), [settings.data], before)
+        _check(settings, rows, None if settings.validation in before else validation)
     encoder = cache(
         partial(load_sentence_encoder, settings.base, pooling=settings.pooling, **load_options(settings))
     )
@@ -129,7 +132,7 @@ def plan_train_classifier(settings: TrainClassifierSettings, before: Before) -> 
     )
     weights = sum(weight.nbytes for weight in encoder().state_dict().values())
     return Estimate(
-        seconds=loading + per_text * count,
+        seconds=loading + per_text * (count + held_out),
         disk=weights + 1_000_000 + 17 * count,  # also a tokenizer, and a line for each text
     )
 

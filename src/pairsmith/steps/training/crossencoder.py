@@ -54,7 +54,7 @@ class _Data(SeedData[Example]):
 def _read(settings: TrainCrossencoderSettings, _: int | None) -> _Data:
     seeds = read_seeds(settings.seeds, settings.kind, settings.least_score)
     examples = [in_window(example, settings.window) for example in seeds.examples]
-    validation, left_out = read_validation(settings)
+    validation, left_out = read_validation(settings.validation, settings.kind, settings.least_score)
     validation = [in_window(example, settings.window) for example in validation]
     mined = DatasetFolder.open(_outputs_of(settings.mined)) if settings.mined else None
     encoder = settings.encoder

@@ -57,6 +57,9 @@ def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, be
     validation, validation_size = data.validation, len(data.validation)
     if isinstance(settings, FitSettings):
         rates, one_rate = len(settings.learning_rate), {"learning_rate": settings.learning_rate[:1]}
+        if (source := settings.validation) and source in before:
+            split = "validation" if "validation" in before[source].rows else None
+            validation_size = count_in_run(len(validation), [source], before, split)
     elif settings.data in before:  # the sample has no split ``validation``
         validation_size = before[settings.data].rows.get("validation", 0)
         validation = data.training.slice(0, validation_size).to_pylist()

@@ -6,12 +6,13 @@ from itertools import chain
 from pairsmith.core.citations import MINING
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import resolve_model
-from pairsmith.data.squad import Question, read_questions
+from pairsmith.data.squad import Question
 from pairsmith.methods.mining.question_store import QuestionWithSpans
 from pairsmith.methods.mining.reader import train_reader_on
 from pairsmith.models.span_heads import heads_kind
 from pairsmith.steps.training.card import HubModel
 from pairsmith.steps.training.reading import (
+    AnsweredQuestions,
     SeedData,
     read_question_seeds,
     read_validation_questions,
@@ -45,8 +46,8 @@ def _read(settings: TrainReaderSettings, _: int | None) -> SeedData[Question]:
         )
     seeds = read_question_seeds(settings.seeds)
     validation, left_out = read_validation_questions(settings.validation)
-    added, repeats = added_questions(settings, [*seeds.examples, *validation])
-    return SeedData(seeds, validation, added, left_out, repeats)
+    added, repeats, unanswered = added_questions(settings, [*seeds.examples, *validation])
+    return SeedData(seeds, validation, added, left_out, repeats, unanswered)
 
 
 def _train(data: SeedData[Question], settings: TrainReaderSettings, context: TrainingContext) -> Trained:
@@ -74,11 +75,16 @@ train_reader = TrainingStep(
 
 def added_questions(
     settings: TrainReaderSettings, excluded: Iterable[Question]
-) -> tuple[list[Question], int]:
+) -> tuple[list[Question], int, int]:
     """The first ``extra`` questions of the sources in ``added``, in order; all if ``extra`` is None.
 
     A question that is also in ``excluded``, on the same passage, is left out: the answers of seeds are surer,
-    and validation questions must not be trained on. The second result is the number of those left out.
+    and validation questions must not be trained on. The other results are the number of those left out, and
+    the number of questions without an answer, which are left out, too.
     """
-    questions = chain.from_iterable(read_questions(source) for source in settings.added)
-    return without_repeats(questions, lambda one: (one.question, one.context), excluded, settings.extra)
+    answered = AnsweredQuestions()
+    questions = chain.from_iterable(map(answered.read, settings.added))
+    added, repeats = without_repeats(
+        questions, lambda one: (one.question, one.context), excluded, settings.extra
+    )
+    return added, repeats, answered.unanswered

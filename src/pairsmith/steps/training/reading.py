@@ -19,12 +19,7 @@ from pairsmith.data.splits import to_measure_on, to_train_on
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.steps.planning import read_first
 from pairsmith.steps.shared import with_sources
-from pairsmith.steps.training.settings import (
-    TrainBiencoderSettings,
-    TrainCrossencoderSettings,
-    TrainEncoderSettings,
-    TrainingSettings,
-)
+from pairsmith.steps.training.settings import TrainEncoderSettings, TrainingSettings
 
 S = TypeVar("S", bound=TrainingSettings)
 E = TypeVar("E")
@@ -93,6 +88,7 @@ class SeedData(Generic[E]):
     added: Sequence[E] = ()  # training examples besides the seeds, such as mined ones
     left_out: str = ""  # how many validation examples were left out, and why, to be reported
     repeats: int = 0  # examples that were not added, as they repeat one that is already used
+    unanswered: int = 0  # questions that were not added, as they have no answer
 
     @property
     def examples(self) -> int:
@@ -110,8 +106,11 @@ class SeedData(Generic[E]):
         self.seeds.report(progress)
         if self.left_out:
             progress.say(self.left_out)
+        read = len(self.added) + self.repeats
+        if self.unanswered:
+            total = read + self.unanswered
+            progress.say(f"{self.unanswered:,} of {total:,} added {what} have no answer and are left out")
         if self.repeats:
-            read = len(self.added) + self.repeats
             progress.say(f"{self.repeats:,} of {read:,} added {what} repeat other examples and are left out")
         if extra and len(self.added) < extra:
             progress.say(
@@ -120,8 +119,14 @@ class SeedData(Generic[E]):
 
     def added_facts(self, what: str) -> dict[str, object]:
         """The numbers of examples, named ``what``, that were added and left out, for the model card."""
-        repeats = {f"added {what} left out as repeats": self.repeats} if self.repeats else {}
-        return {f"added {what}": len(self.added), **repeats}
+        left_out = {
+            f"added {what} left out as repeats": self.repeats,
+            f"added {what} without an answer left out": self.unanswered,
+        }
+        return {
+            f"added {what}": len(self.added),
+            **{name: count for name, count in left_out.items() if count},
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,18 +219,15 @@ def matching(examples: Sequence[Example], kind: ExampleKind, least: float, sourc
     return positives
 
 
-def read_validation(
-    settings: TrainBiencoderSettings | TrainCrossencoderSettings,
-) -> tuple[list[Example], str]:
-    """The validation examples, if any, and a message on those that were left out.
+def read_validation(source: str | None, kind: ExampleKind, least: float = 0.0) -> tuple[list[Example], str]:
+    """The validation examples, and a message on those that were left out; empty without a source.
 
-    Pairs with a score below ``least_score`` are left out, as among the seeds; so are unanswered questions.
+    Pairs with a score below ``least`` are left out, as among the seeds; so are unanswered questions.
     """
-    source, kind = settings.validation, settings.kind
     if not source:
         return [], ""
     examples = read_examples(source, kind)
-    kept = matching(examples, kind, settings.least_score, source)
+    kept = matching(examples, kind, least, source)
     if kind == "reading":
         questions = list(read_questions(source, unanswered=True))
         unanswered = sum(not question.answers for question in questions)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from itertools import chain
 
 from pairsmith.core.citations import MINING
-from pairsmith.data.examples import Example, iter_examples, read_examples
+from pairsmith.data.examples import Example, iter_examples
 from pairsmith.methods.mining.summarizer import generation_example, train_summarizer_on
 from pairsmith.metrics.rouge import check_rouge
 from pairsmith.steps.training.card import HubModel
-from pairsmith.steps.training.reading import SeedData, read_seeds, without_repeats
+from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation, without_repeats
 from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.generators import refuse_both_ways
@@ -50,10 +50,10 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
     seeds = read_seeds(settings.seeds, settings.kind)
     seed_examples = [generation_example(example, settings.kind) for example in seeds.examples]
     seeds = replace(seeds, examples=seed_examples)
-    examples = read_examples(settings.validation, settings.kind) if settings.validation else []
+    examples, left_out = read_validation(settings.validation, settings.kind)
     validation = [generation_example(example, settings.kind) for example in examples]
     added, repeats = added_examples(settings, [*seeds.examples, *validation])
-    return SeedData(seeds, validation, added, repeats=repeats)
+    return SeedData(seeds, validation, added, left_out, repeats)
 
 
 def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: TrainingContext) -> Trained:
