@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Dense
+from tests.reader import make_roberta
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import MINILM
@@ -190,6 +191,16 @@ def test_long_texts_are_cut_at_the_length_asked_for_or_at_the_context(tiny_gpt2)
     over = load_sentence_encoder(str(tiny_gpt2), device="cpu", max_length=10_000)
     assert over.preprocess([long])["input_ids"].shape == (1, 128)
     assert np.isfinite(load_sentence_encoder(str(tiny_gpt2), device="cpu").encode([long])).all()
+
+
+def test_robertas_positions_begin_after_that_of_padding(tmp_path):
+    make_roberta(tmp_path)  # 130 positions, of which texts have 128
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text()) | {"model_max_length": 10**30}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    for max_length in (None, 10_000):
+        encoder = load_sentence_encoder(str(tmp_path), device="cpu", max_length=max_length)
+        assert encoder.max_seq_length == 128
+        assert np.isfinite(encode_texts(encoder, ["word " * 500])).all()
 
 
 def test_of_a_text_of_megabytes_the_beginning_is_tokenized_that_the_encoder_reads(tiny_bert):
