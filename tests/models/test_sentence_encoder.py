@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Dense
 from tests.reader import make_roberta
+from transformers import AutoTokenizer
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import MINILM
@@ -81,6 +82,15 @@ def test_cls_needs_a_cls_token(tiny_gpt2):
 def test_a_causal_model_is_padded_on_the_right_with_its_end_token(tiny_gpt2):
     tokenizer = load_sentence_encoder(str(tiny_gpt2), device="cpu").tokenizer
     assert (tokenizer.pad_token, tokenizer.padding_side) == ("<|endoftext|>", "right")
+
+
+def test_a_padding_token_for_which_the_model_has_no_vector_is_not_used(tiny_gpt2, tmp_path):
+    shutil.copytree(tiny_gpt2, tmp_path, dirs_exist_ok=True)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_gpt2)
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    tokenizer.save_pretrained(tmp_path)
+    encoder, usual = (load_sentence_encoder(str(folder), device="cpu") for folder in (tmp_path, tiny_gpt2))
+    assert np.array_equal(encode_texts(encoder, TEXTS), encode_texts(usual, TEXTS))
 
 
 def test_a_saved_encoder_opens_with_sentence_transformers_and_gives_the_same(tiny_gpt2, tmp_path):
