@@ -10,6 +10,7 @@ from pairsmith.core.errors import ModelError
 from pairsmith.data.examples import Example
 from pairsmith.methods.mining import biencoder, crossencoder
 from pairsmith.methods.mining.crossencoder import binary_losses, listwise_losses
+from pairsmith.methods.mining.options import CrossencoderOptions
 from pairsmith.methods.mining.style import StyleClassifier, load_style_classifier
 from pairsmith.training.contrastive import contrastive_loss
 
@@ -94,6 +95,13 @@ def test_the_ranking_accuracy_by_hand(monkeypatch):
     examples = [Example("a", "right"), Example("b", "right")]
     assert crossencoder.ranking_accuracy(None, examples, lambda number, rng: ["wrong"]) == 50
     assert crossencoder.ranking_accuracy(None, examples, lambda number, rng: []) == 100
+
+
+def test_an_input_has_as_many_negatives_as_asked_for_although_its_own_output_is_none():
+    examples = [Example(name, f"output of {name}") for name in "abcd"]
+    draw = crossencoder.negatives_for(examples, None, CrossencoderOptions(base="b", negatives=3))
+    others = {example.output for example in examples[1:]}
+    assert all(set(draw(0, np.random.default_rng(seed))) == others for seed in range(10))
 
 
 def test_the_style_of_vectors_by_hand(tmp_path):
