@@ -121,7 +121,7 @@ def test_gzip(tmp_path):
     assert len(read_sts(tmp_path)[0].pairs) == 2
 
 
-@pytest.mark.parametrize("name", ["graded.tsv", "graded.v1.tsv"])
+@pytest.mark.parametrize("name", ["graded.tsv", "graded.v1.tsv", ".graded.tsv"])
 def test_one_graded_file_is_a_suite_of_its_stem(tmp_path, name):
     file = put(tmp_path / name, 'sentence1\tsentence2\tscore\n"a\tb\t0.25\n')
     expected = StsSuite("graded", {"graded": (GradedPair('"a', "b", 0.25),)})

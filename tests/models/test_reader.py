@@ -533,6 +533,16 @@ def test_the_longest_input_is_asked_for_or_the_models(bert_reader):
         load_reader(str(bert_reader), device="cpu", max_length=15)
 
 
+def test_the_name_of_a_special_token_in_a_question_or_a_text_is_ordinary_text(bert_reader):
+    reader = load_reader(str(bert_reader), device="cpu")
+    question, text = "Who is [SEP]?", "A man [SEP] is [PAD] playing."
+    (feature,) = encode_questions(reader, [question], [text])
+    tokens = feature.input_ids.tolist()
+    assert tokens == reader.features([question], [text])["input_ids"][0].tolist()
+    assert tokens.count(reader.tokenizer.sep_token_id) == 2
+    assert tokens.count(reader.tokenizer.pad_token_id) == 0
+
+
 def test_robertas_positions_begin_after_that_of_padding(tiny_gpt2, tmp_path):
     from transformers import RobertaConfig, RobertaForQuestionAnswering
 

@@ -9,6 +9,8 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Dense
+from tests.reader import make_roberta
+from transformers import AutoTokenizer
 
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import MINILM
@@ -80,6 +82,15 @@ def test_cls_needs_a_cls_token(tiny_gpt2):
 def test_a_causal_model_is_padded_on_the_right_with_its_end_token(tiny_gpt2):
     tokenizer = load_sentence_encoder(str(tiny_gpt2), device="cpu").tokenizer
     assert (tokenizer.pad_token, tokenizer.padding_side) == ("<|endoftext|>", "right")
+
+
+def test_a_padding_token_for_which_the_model_has_no_vector_is_not_used(tiny_gpt2, tmp_path):
+    shutil.copytree(tiny_gpt2, tmp_path, dirs_exist_ok=True)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_gpt2)
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    tokenizer.save_pretrained(tmp_path)
+    encoder, usual = (load_sentence_encoder(str(folder), device="cpu") for folder in (tmp_path, tiny_gpt2))
+    assert np.array_equal(encode_texts(encoder, TEXTS), encode_texts(usual, TEXTS))
 
 
 def test_a_saved_encoder_opens_with_sentence_transformers_and_gives_the_same(tiny_gpt2, tmp_path):
@@ -190,6 +201,16 @@ def test_long_texts_are_cut_at_the_length_asked_for_or_at_the_context(tiny_gpt2)
     over = load_sentence_encoder(str(tiny_gpt2), device="cpu", max_length=10_000)
     assert over.preprocess([long])["input_ids"].shape == (1, 128)
     assert np.isfinite(load_sentence_encoder(str(tiny_gpt2), device="cpu").encode([long])).all()
+
+
+def test_robertas_positions_begin_after_that_of_padding(tmp_path):
+    make_roberta(tmp_path)  # 130 positions, of which texts have 128
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text()) | {"model_max_length": 10**30}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    for max_length in (None, 10_000):
+        encoder = load_sentence_encoder(str(tmp_path), device="cpu", max_length=max_length)
+        assert encoder.max_seq_length == 128
+        assert np.isfinite(encode_texts(encoder, ["word " * 500])).all()
 
 
 def test_of_a_text_of_megabytes_the_beginning_is_tokenized_that_the_encoder_reads(tiny_bert):

@@ -102,8 +102,8 @@ _Subsets = Mapping[str, tuple[GradedPair, ...]]
 
 def _single(file: Place) -> dict[str, Callable[[], _Subsets]]:
     """The test set in ``file``: a mapping from the file's stem to a function that reads the subsets."""
-    stem = printable_name(file.name)
-    stem = stem[: stem.index(".")] if "." in stem.lstrip(".") else stem
+    name = printable_name(file.name)
+    stem = name.lstrip(".").partition(".")[0] or name
     if _STSB_FILE.fullmatch(file.name):
         return {stem: lambda: {stem: tuple(_stsb(file))}}
     if _SICK_FILE.fullmatch(file.name):

@@ -336,11 +336,15 @@ def positions_of(network: Any) -> int:
     """The number of positions of a model: the length of its longest input in tokens."""
     # In a model of encoder and decoder, the encoder reads the input.
     body = network.encoder if network.config.model_type == "encoder-decoder" else network.base_model
+    return configured_positions(body) or _CONTEXT
+
+
+def configured_positions(body: Any) -> int | None:
+    """The number of positions of a transformer without a head; None if its configuration does not give it."""
     positions = getattr(body.config, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions < 1:
-        positions = _CONTEXT
+        return None
     table = getattr(getattr(body, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
-    if padding is not None:  # models like RoBERTa count positions from the one after the padding's position
-        positions -= padding + 1
-    return positions
+    # Models like RoBERTa count positions from the one after the padding's position.
+    return positions if padding is None else positions - padding - 1

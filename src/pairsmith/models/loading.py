@@ -1,5 +1,6 @@
 """Functions that the loaders of models share: locating a model's files, one-line errors, and padding."""
 
+import math
 import threading
 import warnings
 from collections.abc import Iterator
@@ -71,13 +72,15 @@ def refuse_missing(model: str, missing: list[str]) -> None:
 
 
 def pad_on_the_right(model: str, tokenizer: Any, config: Any) -> None:
-    """Have the tokenizer pad on the right; if it has no padding token, it pads with the end token.
+    """Have the tokenizer pad on the right; without a padding token that the model knows, with the end token.
 
-    Padding is masked, so it does not matter which token is used. The side matters: learned positions are
-    counted from the left, and BART's decoder has no mask of the padding.
+    A tokenizer may have got a padding token for which the model has no vector. Padding is masked, so it does
+    not matter which token is used. The side matters: learned positions are counted from the left, and BART's
+    decoder has no mask of the padding.
     """
     tokenizer.padding_side = "right"
-    if tokenizer.pad_token is None:
+    known_tokens = getattr(config, "vocab_size", None) or math.inf
+    if tokenizer.pad_token is None or tokenizer.pad_token_id >= known_tokens:
         substitute = tokenizer.eos_token or tokenizer.unk_token
         if substitute is None:
             raise ModelError(

@@ -348,6 +348,7 @@ def _encode(reader: Reader, questions: Sequence[str], contexts: Sequence[str], f
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
         return_token_type_ids=_has_token_types(reader),
+        split_special_tokens=True,  # as in ``TextModel.tokenized``
     )
     return features_of(encoded, contexts, 1, first)
 
@@ -385,6 +386,7 @@ def _cut(tokenizer: Any, questions: list[str], longest: int) -> list[str]:
         truncation=True,
         max_length=longest,
         return_offsets_mapping=True,
+        split_special_tokens=True,
     )
     pairs = zip(questions, encoded["offset_mapping"], strict=True)
     return [question if len(tokens) < longest else question[: tokens[-1][1]] for question, tokens in pairs]

@@ -19,6 +19,7 @@ from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_files import pick_device, pick_dtype, quiet_loading
 from pairsmith.core.model_names import GLOVE, DtypeName, PoolingName
 from pairsmith.models.encode import encode_texts
+from pairsmith.models.heads import configured_positions
 from pairsmith.models.loading import opened, pad_on_the_right, refuse_missing, seeded
 from pairsmith.models.token_vectors import see_both_ways
 
@@ -79,7 +80,9 @@ def load_sentence_encoder(
         if bidirectional:
             see_both_ways(_network(encoder, model)[0], model)
     if max_length is not None:
-        encoder.max_seq_length = min(max_length, _context(encoder) or max_length)
+        network = encoder.transformers_model
+        context = None if network is None else configured_positions(network)
+        encoder.max_seq_length = min(max_length, context or max_length)
     return encoder
 
 
@@ -209,6 +212,8 @@ def _load(
         if transformer.tokenizer is None:
             raise ModelError(f"model {where}: holds no text tokenizer")
         pad_on_the_right(where, transformer.tokenizer, transformer.config)
+        if positions := configured_positions(transformer.model):
+            transformer.max_seq_length = min(transformer.max_seq_length, positions)
     mode = "cls" if pooling == "cls" else "mean"
     if mode == "cls" and transformer.tokenizer.cls_token is None:
         raise ModelError(
@@ -241,12 +246,6 @@ def _network(encoder: SentenceTransformer, model: str) -> tuple[Any, Any]:
     if not isinstance(first, Transformer):
         raise ModelError(f"model {model}: this has no transformer whose layers or attention could be changed")
     return first.model, first.model.config
-
-
-def _context(encoder: SentenceTransformer) -> int | None:
-    """The number of positions of the model, in tokens; None if its configuration does not give it."""
-    positions = getattr(encoder.config, "max_position_embeddings", None)
-    return positions if isinstance(positions, int) and positions > 0 else None
 
 
 @contextmanager

@@ -5,7 +5,6 @@ holds one byte for each text.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -157,11 +156,11 @@ def sorted_in_memory(parts: Iterable[Rows], keys: SortColumns) -> Iterator[Rows]
 
 def _by(*names: int) -> SortColumns:
     """The columns by which rows are sorted; the margin is sorted from the largest down."""
-    return partial(_columns, names)
 
+    def columns(rows: Rows) -> list[Column]:
+        return [_descending(rows[:, name]) if name == _MARGIN else rows[:, name] for name in names]
 
-def _columns(names: Sequence[int], rows: Rows) -> list[Column]:
-    return [_descending(rows[:, name]) if name == _MARGIN else rows[:, name] for name in names]
+    return columns
 
 
 def _descending(bits: Column) -> Column:

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from pairsmith.core.errors import ModelError
-from pairsmith.methods.mining import biencoder
+from pairsmith.data.examples import Example
+from pairsmith.methods.mining import biencoder, crossencoder
 from pairsmith.methods.mining.crossencoder import binary_losses, listwise_losses
+from pairsmith.methods.mining.options import CrossencoderOptions
 from pairsmith.methods.mining.style import StyleClassifier, load_style_classifier
 from pairsmith.training.contrastive import contrastive_loss
 
@@ -61,6 +63,45 @@ def test_the_losses_of_the_cross_encoder_by_hand():
     assert binary_losses(SCORES[:1], torch.tensor([0.5])).item() == pytest.approx(half, abs=1e-6)
     listwise = (-2 + math.log(math.exp(2) + 1 + math.exp(-1)) + 0) / 2
     assert listwise_losses(SCORES, ROW).mean().item() == pytest.approx(listwise, abs=1e-6)
+
+
+def test_the_retrieval_accuracy_by_hand(monkeypatch):
+    vectors = {"a": [1, 0], "b": [0, 1], "c": [1, 1], "d": [1, -1]}  # the inputs
+    vectors |= {"a1": [2, 0], "b1": [1, 0.1], "c1": [0, 1], "c2": [3, 3], "d1": [1, -2], "d2": [2, -4]}
+    vectors |= {"negative": [0, 5]}
+    monkeypatch.setattr(
+        biencoder, "encode_texts", lambda _, texts, side: np.array([vectors[text] for text in texts])
+    )
+    pairs = [("a", "a1"), ("b", "b1"), ("c", "c2"), ("c", "c1"), ("d", "d1")]
+    examples = [Example(*pair) for pair in pairs]
+
+    def accuracy(negatives):
+        return biencoder.retrieval_accuracy(None, examples, lambda number, rng: negatives)
+
+    assert accuracy([]) == pytest.approx(60)  # c1 is nearer to b than b1; a1 and b1 are nearer to c than c1
+    # A text that is as near as the own output counts as nearer, so that equal vectors are no success.
+    assert accuracy(["d2"]) == pytest.approx(40)
+    vectors["negative"] = [math.nan, 0]
+    assert accuracy(["negative"]) is None
+
+
+def test_the_ranking_accuracy_by_hand(monkeypatch):
+    scores = {("a", "right"): 2.0, ("a", "wrong"): 1.0, ("b", "right"): 1.0, ("b", "wrong"): 1.0}
+    monkeypatch.setattr(
+        crossencoder,
+        "score_pairs",
+        lambda _, inputs, outputs: np.array([scores[pair] for pair in zip(inputs, outputs, strict=True)]),
+    )
+    examples = [Example("a", "right"), Example("b", "right")]
+    assert crossencoder.ranking_accuracy(None, examples, lambda number, rng: ["wrong"]) == 50
+    assert crossencoder.ranking_accuracy(None, examples, lambda number, rng: []) == 100
+
+
+def test_an_input_has_as_many_negatives_as_asked_for_although_its_own_output_is_none():
+    examples = [Example(name, f"output of {name}") for name in "abcd"]
+    draw = crossencoder.negatives_for(examples, None, CrossencoderOptions(base="b", negatives=3))
+    others = {example.output for example in examples[1:]}
+    assert all(set(draw(0, np.random.default_rng(seed))) == others for seed in range(10))
 
 
 def test_the_style_of_vectors_by_hand(tmp_path):

@@ -12,6 +12,7 @@ from pairsmith.data.text import entity_finder
 from pairsmith.methods.mining.sampled_negatives import (
     answer_negatives,
     in_window,
+    overlaps,
     random_negatives,
     reservoir_sample,
 )
@@ -37,6 +38,16 @@ def test_wrong_answers_are_of_both_sorts():
         assert set(there) == {f"Ann: {OTHER}", "Ann: Nobody was there."}
         seen.update(in_passage)
     assert len(seen) >= 3  # drawn anew each time
+
+
+def test_there_are_at_most_twice_as_many_wrong_answers_as_asked_for():
+    passages = ["Nobody was there.", "It rained.", "Snow fell."]
+    draw = answer_negatives(EXAMPLES, passages, entity_finder("rule"), 1)
+    assert {len(draw(0, np.random.default_rng(number))) for number in range(20)} == {2}
+
+
+def test_a_part_of_the_answer_and_what_contains_it_are_no_wrong_answers():
+    assert [overlaps(text, ["ann lee"]) for text in ("Ann", "Ann Lee of Rome", "Bob")] == [True, True, False]
 
 
 def test_random_outputs_are_of_the_corpus():

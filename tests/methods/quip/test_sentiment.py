@@ -8,6 +8,7 @@ import pairsmith
 from pairsmith.core.errors import ModelError
 from pairsmith.methods.quip.sentiment import (
     NEUTRAL,
+    RATIONALES,
     Judged,
     judge_by_questions,
     questions_about,
@@ -66,6 +67,13 @@ def test_calibration_takes_off_what_a_question_gets_for_nothing():
     judged = Judged(scores, np.array([[0.5, 1.0]]), ["", ""])
     assert judged.positive("plain").tolist() == [[True, True]]
     assert judged.positive("calibrated").tolist() == [[True, False]]
+
+
+def test_a_text_that_answers_both_questions_alike_is_negative_and_so_is_its_rationale():
+    scores = np.tile([[[1.0, 1.5]]], (RATIONALES + 1, 1, 1))
+    neutral = np.tile([[0.5, 1.0]], (RATIONALES + 1, 1))
+    assert not Judged(scores, neutral, [""]).positive("calibrated").any()
+    assert rationale_questions(scores, neutral) == [2 * RATIONALES]
 
 
 def test_centred_scores_are_compared_with_those_of_all_texts():

@@ -39,6 +39,8 @@ def test_a_token_on_both_lists_is_lowered_by_exactly_d3():
         ({0: 0.6, 1: 0.05}, {0: 0.5, 2: 0.3}),  # 1 may have up to 0.2 under the counter-prompt
         ({0: 0.6, 1: 0.1}, {0: 0.595, 2: 0.4}),  # an unlisted token may be as likely as 1
         ({0: 0.9}, {0: 0.5, 1: 0.4}),  # fewer tokens than top-k keeps
+        ({5: 0.4, 7: 0.2}, {5: 0.4, 7: 0.2}),  # token 3 may be as likely as 7, and would come before it
+        ({5: 0.4, 7: 0.21}, {5: 0.4, 7: 0.21}),  # likewise, for a number that float32 rounds the other way
     ],
 )
 def test_lists_that_leave_it_open_certify_nothing(main, counter):

@@ -22,6 +22,11 @@ def test_top_p_keeps_at_least_the_likeliest():
     assert kept.tolist() == [[1.0, 0.0, 0.0]]
 
 
+def test_top_p_keeps_no_token_beyond_its_share():
+    kept, _ = truncate(torch.tensor([[0.25, 0.5, 0.25]]), top_k=0, top_p=0.5)
+    assert kept.tolist() == [[1.0, 0.0, 0.0]]
+
+
 def test_no_truncation_sorts_only():
     kept, tokens = truncate(torch.tensor([[0.25, 0.5, 0.25]]), top_k=0, top_p=1.0)
     assert tokens.tolist() == [[1, 0, 2]]
@@ -45,6 +50,8 @@ def test_draw_by_hand():
     tokens = torch.tensor([[7, 8, 9, 10]] * 5)
     uniforms = torch.tensor([0.0, 0.499, 0.5, 0.81, 1 - 2**-53], dtype=torch.float64)
     assert draw_tokens(kept, tokens, uniforms).tolist() == [7, 7, 8, 9, 9]
+    halves, half = torch.tensor([[0.5, 0.5]]), torch.tensor([0.5], dtype=torch.float64)
+    assert draw_tokens(halves, torch.tensor([[7, 8]]), half).tolist() == [8]
 
 
 @given(

@@ -119,10 +119,11 @@ def source_documents(
     names = _names(sources) if len(sources) > 1 else [""] * len(sources)
     for source, name in zip(sources, names, strict=True):
         if files := document_files(source):
+            in_folder = is_folder(place(source))
             for path, file in files.items():
-                yield SourceDocument(
-                    _under(name, printable_name(path), source), printable_name(str(file)), file
-                )
+                inner = printable_name(path)
+                document = f"{name}/{inner}" if name and in_folder else name or inner
+                yield SourceDocument(document, printable_name(str(file)), file)
         else:
             for row in read_titled(source, column=column, title_column=title_column, remedy=NAME_COLUMN):
                 yield SourceDocument(
@@ -130,22 +131,11 @@ def source_documents(
                 )
 
 
-def _under(name: str, path: str, source: str) -> str:
-    """The name of the document at ``path`` in the source called ``name``, which may be empty."""
-    if not name:
-        return path
-    return f"{name}/{path}" if is_folder(place(source)) else name
-
-
 def source_names(sources: Sequence[str]) -> list[str]:
     """The names of the sources that are part of the names of their documents; empty if there are none."""
     if len(sources) > 1:
         return _names(sources)
-    return (
-        [printable_name(name) for name in document_files(sources[0])]
-        if not is_folder(place(sources[0]))
-        else []
-    )
+    return [] if is_folder(place(sources[0])) else list(map(printable_name, document_files(sources[0])))
 
 
 def _names(sources: Sequence[str]) -> list[str]:

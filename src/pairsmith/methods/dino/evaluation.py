@@ -18,12 +18,7 @@ from pairsmith.core.errors import InputError, ModelError
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sts import StsSuite
 from pairsmith.metrics.bootstrap import interval, resampled_tables, rounded_interval, spearman_draws
-from pairsmith.metrics.classification import (
-    accuracy,
-    confusion_matrix,
-    macro_f1,
-    precision_recall_f1,
-)
+from pairsmith.metrics.classification import accuracy, confusion_matrix, macro_f1, precision_recall_f1
 from pairsmith.metrics.correlation import spearman
 from pairsmith.metrics.similarity import cosine_similarity_rows
 

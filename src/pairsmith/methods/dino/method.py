@@ -39,12 +39,7 @@ from pairsmith.data.filters import TOO_LONG
 from pairsmith.data.schemas import Reject
 from pairsmith.data.tasks import Decoding, TaskSpec
 from pairsmith.data.tasks.spec import QUOTE
-from pairsmith.methods.dino.requests import (
-    TextRequest,
-    encoded_requests,
-    pair_requests,
-    text_requests,
-)
+from pairsmith.methods.dino.requests import TextRequest, encoded_requests, pair_requests, text_requests
 from pairsmith.models.language.combine import Rule, named_rule, rule_of
 from pairsmith.models.language.decoder import Draw, Group, MultiPromptDecoder
 from pairsmith.models.language.protocols import Prompt, SteerableModel

@@ -19,14 +19,7 @@ from pairsmith.core.model_files import pick_device
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Question
 from pairsmith.methods.mining.question_store import InclusiveSpan, QuestionWithSpans
-from pairsmith.models.reader import (
-    Feature,
-    Reader,
-    answer,
-    collate,
-    encode_questions,
-    load_reader,
-)
+from pairsmith.models.reader import Feature, Reader, answer, collate, encode_questions, load_reader
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.chunks import chunked, mean_of_losses
 from pairsmith.training.fit import TrainedModel, TrainingTask, train_at_each_rate

@@ -54,7 +54,7 @@ def answer_negatives(
         negatives = [
             answer_in_passage(text, example.context) for text in draw_without_replacement(wrong, count, rng)
         ]
-        for passage in draw_without_replacement(contexts, count + 2, rng)[: count + 2]:
+        for passage in draw_without_replacement(contexts, count + 2, rng):
             if len(negatives) < 2 * count and example.answer.casefold() not in passage.casefold():
                 negatives.append(answer_in_passage(example.answer, passage))
         return negatives

@@ -23,12 +23,7 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.metrics.bootstrap import resampled_sums
 from pairsmith.models.encode import beginning, not_finite, results_by_length
 from pairsmith.models.heads import TextModel
-from pairsmith.models.reader import (
-    Reader,
-    encode_questions,
-    rows_of_questions,
-    whole_text,
-)
+from pairsmith.models.reader import Reader, encode_questions, rows_of_questions, whole_text
 from pairsmith.models.span_answers import TextVectors, answers_on_text, question_vectors, text_vectors
 from pairsmith.models.span_encoder import SpanEncoder, span_logits
 from pairsmith.models.teacher import window_scores
@@ -185,7 +180,7 @@ def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Flo
     for text in texts:
         tokens = torch.cat([text.vectors, text.special])
         start, end = span_logits(tokens[None], starts, ends, [len(starts)])
-        sums.append((start.amax(dim=1) + end.amax(dim=1)).double().cpu().numpy())
+        sums.append((start.amax(dim=1) + end.amax(dim=1)).cpu().double().numpy())
     return np.stack(sums).reshape(len(texts), -1, 2).swapaxes(0, 1)
 
 
@@ -286,7 +281,7 @@ def judge_by_mask(
         with torch.inference_mode():
             logits = network(**{name: value.to(network.device) for name, value in features.items()}).logits
             at = (features["input_ids"] == tokenizer.mask_token_id).to(logits.device)
-            scores: Float64s = logits[at].float().log_softmax(dim=1)[:, words].double().cpu().numpy()
+            scores: Float64s = logits[at].float().log_softmax(dim=1)[:, words].cpu().double().numpy()
             return scores
 
     def score(texts: Sequence[str]) -> Float64s:

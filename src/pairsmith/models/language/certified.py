@@ -91,5 +91,6 @@ def _largest_unlisted(listed: LogProbabilities) -> float:
     It is the probability of the list's last token or, if smaller, the probability that the list leaves for
     all other tokens, at least 1e-6 because of rounding.
     """
-    last = math.exp(min(listed.values(), default=0.0))
+    # In float32, as the probabilities of the listed tokens are, so that a tie with the last one is a tie.
+    last = float(_probabilities([min(listed.values(), default=0.0)]))
     return min(last, max(1.0 - sum(map(math.exp, listed.values())), 1e-6))

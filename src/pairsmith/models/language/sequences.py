@@ -125,7 +125,10 @@ def draw_sequences(
             cache = output.past_key_values
             _refuse_nan(output.logits[:, -1])
             scores = rules(begun, output.logits[:, -1].float())
-            last = _draw_next(scores, keys[sequences], place + 1, seed, top_p)
+            # A nucleus is a small tensor, and not every device has float64.
+            kept, tokens = (t.cpu() for t in nucleus(scores.softmax(dim=1), top_p))
+            numbers = torch.from_numpy(uniforms(seed, keys[sequences], np.full(len(sequences), place + 1)))
+            last = draw_tokens(kept, tokens, numbers).to(device)
             begun = torch.cat([begun, last[:, None]], dim=1)
             drawn[sequences, place] = last.cpu().numpy()
             unfinished &= ~torch.isin(last, ends)
@@ -139,13 +142,6 @@ def draw_sequences(
                 sequences, begun, unfinished = sequences[kept.cpu().numpy()], begun[kept], unfinished[kept]
     ended = iter([_upto(row, ends.tolist()) for row in drawn.tolist()])
     return [[next(ended) for _ in of_input] for of_input in streams]
-
-
-def _draw_next(scores: Tensor, keys: NDArray[np.uint64], position: int, seed: int, top_p: float) -> Tensor:
-    """Draw a token for each row, ``(rows,)`` int64, with the random number of its stream and position."""
-    kept, tokens = nucleus(scores.softmax(dim=1), top_p)
-    numbers = uniforms(seed, keys, np.full(len(keys), position, np.int64))
-    return draw_tokens(kept, tokens, torch.from_numpy(numbers).to(scores.device))
 
 
 def _rules(config: Any, device: torch.device) -> Any:
