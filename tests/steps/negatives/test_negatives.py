@@ -467,6 +467,20 @@ def test_the_share_of_labelled_positives_among_the_negatives(world, capsys):
     assert share in (tmp / "out" / "README.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({}, "and score lower than that text"),
+        ({"positive_share": 0.0, "margin": 0.1}, "and score lower than that text"),
+        ({"positive_share": 0.0, "highest": 0.5}, ", within limits of their scores"),
+        ({"positive_share": 0.0}, ", whatever their scores"),
+    ],
+)
+def test_the_card_says_which_scores_negatives_may_have(limits, said, tmp_path):
+    given = NegativesSettings(pairs=str(tmp_path), corpus=[str(tmp_path)], encoder=str(tmp_path), **limits)
+    assert f"{said} (hard negatives)" in route._card(given, {}, "").description
+
+
 # bad input
 
 

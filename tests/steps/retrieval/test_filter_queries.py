@@ -622,7 +622,9 @@ def test_another_encoder_is_a_judge_too(world, word_counts):
     assert list(kept(folder)) == ["q4", "q7"]  # "apple" has 2/sqrt(5), the others 1/sqrt(2)
     for row in kept(folder).values():
         assert row["judge_score"] == pytest.approx(row["similarity"])
-    assert "the cosine under the encoder words" in (folder.path / "README.md").read_text()
+    card = (folder.path / "README.md").read_text()
+    assert "the cosine under the encoder words" in card
+    assert "synthetic" not in card  # no model wrote the queries
 
 
 @pytest.mark.parametrize(

@@ -376,6 +376,7 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
     score = "".join(
         f"the {SCORE_OF_TEXT[settings.judge_kind]} {model_display_name(model)}" for model in judge
     )
+    by_model = any(credit.role == "model" for credit in sources_of(data=[settings.queries]).credits)
     return Card(
         title="Queries that lead back to their chunks",
         description=(
@@ -391,6 +392,7 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
             **({"judge_score": score} if settings.judge else {}),
         },
         provenance="The queries were chosen by a program; no person has checked each of them.",
+        tags=("synthetic",) if by_model else (),
         citations=(PROMPTAGATOR,),
         licence="The rights in the texts apply.",
         # The evaluation's queries are not sources: rows are only compared with them.
