@@ -619,7 +619,8 @@ def test_a_plan_reads_the_columns_that_the_step_will_read(world, monkeypatch):
             {"id": ["1"], "document": ["a/b.txt"], "title": ["Dogs"], "text": ["They bark."]}
         ),
     }
-    before = {name: Estimate(1, 1, 1, {"train": 100}, sample=sample) for name, sample in samples.items()}
+    rows = {"train": 100, "test": 7}  # those of the test are not read
+    before = {name: Estimate(1, 1, 1, rows, sample=sample) for name, sample in samples.items()}
     estimate = planned("negatives", settings(pairs="@pairs", corpus=["@chunks"]), before)
     assert encoded == ["Who barks?", "Dogs\nThey bark."]
     assert estimate.rows == {"train": 100}

@@ -270,6 +270,9 @@ def test_all_queries_of_some_chunks_are_held_back(world):
     assert of_test
     assert not of_train & of_test
     assert any(f"{len(test)} queries are held back: figures of so few" in line for line in heard.lines)
+    planned = plan_filter_queries(settings(held_back=0.2), {})
+    count = plan_filter_queries(settings(), {}).rows["train"]
+    assert planned.rows == {"train": count - round(count / 5), "test": round(count / 5)}
 
 
 def test_what_is_held_back_goes_by_the_chunk_and_not_by_the_text_of_the_positive(world):

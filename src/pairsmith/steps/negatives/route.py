@@ -202,7 +202,7 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
         rows = _query_pairs(to_train_on(source, "taken"), settings)
         return ((row.query, row.positive) for row in rows if row.query and row.positive)
 
-    pairs, pair_count = read_first([settings.pairs], read, before)
+    pairs, pair_count = read_first([settings.pairs], read, before, split="train")
     corpus, text_count = read_first_passages(settings.corpus, before, column=settings.corpus_column)
     queries, texts = [query for query, _ in pairs], evenly_spaced(corpus, CALIBRATION_TEXTS)
     if not (queries and texts):

@@ -350,9 +350,10 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Esti
     seconds += search_seconds(nearest, settings.within, vectors.shape[1], 2_048, 2_048) * count * chunk_count
     shards = -(-query_count // settings.shard_size) - (-chunk_count // settings.shard_size)
     sample = written.table.slice(0, CALIBRATION_TEXTS)
-    return replace(
-        sharded_estimate(sample, count, shards, loading=loading, shared=seconds, size=size), encoding=encoding
-    )
+    estimate = sharded_estimate(sample, count, shards, loading=loading, shared=seconds, size=size)
+    test = round(settings.held_back * count)
+    rows = {"train": count - test, "test": test} if settings.held_back else {"train": count}
+    return replace(estimate, rows=rows, encoding=encoding)
 
 
 def _search_card(settings: FilterQueriesSettings) -> Card:
