@@ -14,10 +14,12 @@ from tests.planned import planned
 from pairsmith.core.errors import InputError, MissingExtra, ModelError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.beir import RetrievalSet
+from pairsmith.data.schemas import REJECT
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import Run
+from pairsmith.runs import Card, FolderWriter, Run
 from pairsmith.runs.estimate import Estimate
+from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate import evaluation, retrievers
 from pairsmith.steps.evaluate.retrieval import evaluate_retrieval, figures_of_queries, retrieval_table
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
@@ -514,3 +516,22 @@ def test_of_a_folder_with_several_splits_the_test_is_measured_on(tmp_path, capsy
     assert measured("rows", "one") == 4
     assert "its split test is measured on; train is not" in capsys.readouterr().err
     assert measured("rows:train", "other") == 8
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("queries", "a program wrote these queries; figures on people's queries may differ"),
+        ("filter-queries", "a program wrote these queries, and filter-queries kept those"),
+    ],
+)
+def test_of_queries_by_a_program_it_is_said_whether_they_were_filtered(step, told, tmp_path, capsys):
+    pytest.importorskip("bm25s")
+    rows = pa.table({"id": ["a"], "query": ["word1"], "chunk": ["1"], "kind": ["keywords"]})
+    writer = FolderWriter.start(Run(tmp_path / "rows", Silent()), Identity.of(step, {}), rows.schema)
+    writer.commit(0, {"train": rows}, REJECT.empty_table())
+    writer.finish(Card("Queries", "Some queries."))
+    chunks = jsonl(tmp_path / "chunks.jsonl", [{"id": str(n), "text": f"word{n} and more"} for n in range(3)])
+    given = settings("bm25", tmp_path / "rows", corpus=[chunks])
+    assert evaluate_retrieval(given, Run(tmp_path / "out", Progress()))["by_program"] is True
+    assert told in capsys.readouterr().err

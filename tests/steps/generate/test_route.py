@@ -91,6 +91,23 @@ def test_the_card_says_what_the_model_wrote(name, said):
     assert ("rights in the inputs" in card.licence) == (task.kind == "pair")
 
 
+def test_the_card_of_reranked_texts_does_not_say_that_tokens_were_steered():
+    task, server = load_task("sts"), "http://127.0.0.1:9/v1#m"
+
+    def said(steering):
+        given = GenerateSettings(model=server, steering=steering)
+        return route._card(task, given, task.decoding, 3).description
+
+    steered, reranked = (
+        "Self-debiasing kept it from writing",
+        "A text was kept if the model finds it less likely",
+    )
+    assert steered in said("certified")
+    assert reranked not in said("certified")
+    assert reranked in said("reranked")
+    assert steered not in said("reranked")
+
+
 def test_a_description_without_a_full_stop_is_a_sentence_of_the_card_all_the_same():
     task = load_task("sts").model_copy(update={"description": "Pairs of questions"})
     card = route._card(task, GenerateSettings(task="sts"), task.decoding, 3)

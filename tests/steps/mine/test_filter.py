@@ -41,6 +41,7 @@ from pairsmith.models.language.likelihood import (
 )
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.card import MEANING
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.corpora import judges
 from pairsmith.steps.corpora.judges import cue_for
@@ -314,6 +315,10 @@ def test_by_their_scores_other_pairs_keep_their_labels(world, judge):
     scores = score_pairs(cross, [row.sentence1 for row in CLAIMED], [row.sentence2 for row in CLAIMED])
     best = [CLAIMED[i] for i in np.argsort(-scores, kind="stable")[:2]]
     assert [(row["id"], row["score"]) for row in rows] == [(row.id, row.score) for row in best]
+    card = (tmp / "out" / "README.md").read_text(encoding="utf-8")
+    assert MEANING["score"] in card
+    assert "# The best pairs, chosen by a cross-encoder" in card
+    assert "mined" not in card.partition("## ")[0]
 
 
 def test_of_pairs_written_for_a_score_those_near_to_it_are_kept(world, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 
+import numpy as np
 import pytest
 from tests.training.few import PLAYS, passage, reading, write
 
@@ -13,7 +14,9 @@ from pairsmith.cli.running import run_recipe
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import DatasetFolder
 from pairsmith.steps.corpora.corpus import Unit
-from pairsmith.steps.mine.plan import _products, _Sample
+from pairsmith.steps.mine import plan as mine_plan
+from pairsmith.steps.mine.plan import _products, _Sample, plan_mine
+from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.training import plan
 
 pytestmark = pytest.mark.slow
@@ -72,6 +75,21 @@ def test_texts_are_compared_within_their_group_if_the_style_lets_them():
 
     assert _products(sample(1, a=2, b=3), sample(2, a=4, c=9)) == 2 * (4 * 2)
     assert _products(sample(0.5, a=10), sample(2, 0.25, a=100)) == 5 * 50
+
+
+@pytest.mark.parametrize(
+    ("retrieval", "count"),
+    [("max", 3), ("intersection", 3), ("forward", 5), ("backward", 3), ("candidates", 32)],
+)
+def test_the_rule_decides_how_many_pairs_a_plan_expects(retrieval, count, tmp_path, monkeypatch):
+    monkeypatch.setattr(mine_plan, "text_encoder", lambda *_: lambda texts: np.ones((len(texts), 2)))
+    monkeypatch.setattr(mine_plan, "search_seconds", lambda *_: 0.0)
+    inputs = write(tmp_path / "inputs.jsonl", [{"text": f"in {n}"} for n in range(5)])
+    outputs = write(tmp_path / "outputs.jsonl", [{"text": f"out {n}"} for n in range(3)])
+    settings = MineSettings(
+        inputs=str(inputs), outputs=str(outputs), encoder=str(tmp_path), retrieval=retrieval
+    )
+    assert plan_mine(settings, {}).rows == {"train": count}
 
 
 @pytest.mark.long

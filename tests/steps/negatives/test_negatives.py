@@ -467,6 +467,20 @@ def test_the_share_of_labelled_positives_among_the_negatives(world, capsys):
     assert share in (tmp / "out" / "README.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({}, "and score lower than that text"),
+        ({"positive_share": 0.0, "margin": 0.1}, "and score lower than that text"),
+        ({"positive_share": 0.0, "highest": 0.5}, ", within limits of their scores"),
+        ({"positive_share": 0.0}, ", whatever their scores"),
+    ],
+)
+def test_the_card_says_which_scores_negatives_may_have(limits, said, tmp_path):
+    given = NegativesSettings(pairs=str(tmp_path), corpus=[str(tmp_path)], encoder=str(tmp_path), **limits)
+    assert f"{said} (hard negatives)" in route._card(given, {}, "").description
+
+
 # bad input
 
 
@@ -605,7 +619,8 @@ def test_a_plan_reads_the_columns_that_the_step_will_read(world, monkeypatch):
             {"id": ["1"], "document": ["a/b.txt"], "title": ["Dogs"], "text": ["They bark."]}
         ),
     }
-    before = {name: Estimate(1, 1, 1, {"train": 100}, sample=sample) for name, sample in samples.items()}
+    rows = {"train": 100, "test": 7}  # those of the test are not read
+    before = {name: Estimate(1, 1, 1, rows, sample=sample) for name, sample in samples.items()}
     estimate = planned("negatives", settings(pairs="@pairs", corpus=["@chunks"]), before)
     assert encoded == ["Who barks?", "Dogs\nThey bark."]
     assert estimate.rows == {"train": 100}

@@ -277,6 +277,9 @@ def test_all_queries_of_some_chunks_are_held_back(world):
     assert of_test
     assert not of_train & of_test
     assert any(f"{len(test)} queries are held back: figures of so few" in line for line in heard.lines)
+    planned = plan_filter_queries(settings(held_back=0.2), {})
+    count = plan_filter_queries(settings(), {}).rows["train"]
+    assert planned.rows == {"train": count - round(count / 5), "test": round(count / 5)}
 
 
 def test_what_is_held_back_goes_by_the_chunk_and_not_by_the_text_of_the_positive(world):
@@ -629,7 +632,9 @@ def test_another_encoder_is_a_judge_too(world, word_counts):
     assert list(kept(folder)) == ["q4", "q7"]  # "apple" has 2/sqrt(5), the others 1/sqrt(2)
     for row in kept(folder).values():
         assert row["judge_score"] == pytest.approx(row["similarity"])
-    assert "the cosine under the encoder words" in (folder.path / "README.md").read_text()
+    card = (folder.path / "README.md").read_text()
+    assert "the cosine under the encoder words" in card
+    assert "synthetic" not in card  # no model wrote the queries
 
 
 @pytest.mark.parametrize(

@@ -351,8 +351,8 @@ def encoded_rows(
 
 def _card(corpus: Corpus, options: EncodingOptions) -> Card:
     return Card(
-        title=f"Vectors of {corpus.side} under {model_display_name(options.encoder)}",
-        description="Texts and their vectors by a sentence encoder. It is an intermediate result of mining.",
+        title=f"Vectors of {corpus.title} under {model_display_name(options.encoder)}",
+        description="Texts and their vectors by a sentence encoder: an intermediate result.",
         columns={
             "group": "the group of the text; only texts of the same group are paired",
             "context": "for an answer, its passage",

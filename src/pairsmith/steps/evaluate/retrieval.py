@@ -112,7 +112,11 @@ def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, 
     means = {name: round(math.fsum(figures) / len(figures), 4) for name, figures in by_measure.items()}
     limits = mean_intervals(by_measure, bootstrap=settings.bootstrap, seed=settings.seed)
     by_program = written_by_program(settings.data, "filter-queries", "queries")
-    if by_program:
+    if by_program and written_by_program(settings.data, "queries"):
+        run.progress.say(
+            f"{settings.data}: a program wrote these queries; figures on people's queries may differ"
+        )
+    elif by_program:
         run.progress.say(
             f"{settings.data}: a program wrote these queries, and filter-queries kept those for which its "
             "encoder retrieves the right chunk; similar encoders, but not BM25, have better figures on them "

@@ -249,7 +249,17 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
         what, written = "pairs", "the second text of each pair"
         rights = "The rights in the inputs, and the terms of the language model, apply to the texts."
     label = "score" if task.schema_kind == "scored_pair" else "label"
-    steered = decoding.steers and any(task.counters(label) for label in task.label_names)
+    steering = ""
+    if decoding.steers and any(task.counters(label) for label in task.label_names):
+        steering = (
+            f"{decoding.rule.capitalize()} kept it from writing texts that fit a label's counter-labels "
+            "better (the method DINO)."
+        )
+        if is_remote(settings.model) and settings.steering == "reranked":
+            steering = (
+                "A text was kept if the model finds it less likely after the instruction of every "
+                "counter-label than after its own."
+            )
     return Card(
         title=f"{task.name}: {what} written by {model}",
         description=" ".join(
@@ -257,10 +267,7 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
                 with_full_stop(task.description),
                 f"The language model `{model}` wrote {written}, following an instruction for each label. A "
                 f"row's {label} is the one that it was written for: expect some to be wrong.",
-                f"{decoding.rule.capitalize()} kept it from writing texts that fit a label's counter-labels "
-                "better (the method DINO)."
-                if steered
-                else "",
+                steering,
             ]
         ),
         task_description=instructions,

@@ -66,6 +66,8 @@ from pairsmith.steps.shared import check_types, hashes, refuse_sources
 
 SHARD_ROWS = 100_000
 """Largest number of rows, and of rejects, in a shard."""
+_MINED = {"margin", "score"}
+"""Columns that mined pairs have, and other pairs do not have both of."""
 REJECTS_AT_ONCE = 5_000
 """Number of rejects whose texts are held in memory as Python objects at once."""
 
@@ -83,7 +85,7 @@ def filter_pairs(settings: FilterSettings, run: Run) -> DatasetFolder:
     source, schema = training_rows.folder, training_rows.folder.schema()
     columns = text_columns(schema.names, source, settings.judge)
     types = {name: ANSWERS if name == "answers" else pa.string() for name in ("id", *columns)}
-    if {"margin", "score"} <= set(schema.names):  # of mined pairs, whose score is replaced
+    if set(schema.names) >= _MINED:  # their score is replaced
         types["score"] = pa.float64()
     check_types(schema, pa.schema(types.items()), training_rows.source)
     if settings.judge != "margin":
@@ -173,7 +175,7 @@ def _write(
             continue
         part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
         rows = rows_at(pairs, kept[part])
-        if rescored and {"margin", "score"} <= set(rows.column_names):  # in other pairs the score is a label
+        if rescored and set(rows.column_names) >= _MINED:  # in other pairs the score is a label
             place = rows.column_names.index("score")
             column = pa.array(ranking.values[kept[part]]).cast(rows.schema.field(place).type)
             rows = rows.set_column(place, rows.schema.field(place), column)
@@ -316,15 +318,19 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
         )
         scores = f"the sum of {_standardised(settings.rank_by)}"
     folder = f"the folder `{source.path.name}` (step `{source.manifest.step}`)"
+    is_mined = set(source.schema().names) >= _MINED
+    columns = dict(source.manifest.about.columns)
+    if is_mined:
+        columns["score"] = f"{scores}, from the mined pairs" if settings.judge == "margin" else scores
+    how = "put together and chosen by programs" if is_mined else "chosen by a program"
+    own = sources_of(data=[source.path])
+    by_model = any(credit.role == "model" for credit in own.credits)
     return Card(
-        title=f"The best mined pairs, chosen {texts.chosen}",
+        title=f"The best {'mined ' if is_mined else ''}pairs, chosen {texts.chosen}",
         description=f"Pairs of {folder}: {kept}. {source.manifest.about.description}".strip(),
-        columns={
-            **source.manifest.about.columns,
-            "score": f"{scores}, from the mined pairs" if settings.judge == "margin" else scores,
-        },
-        provenance="The pairs were put together and chosen by programs; no person has checked each of them.",
-        tags=("mined",),
+        columns=columns,
+        provenance=f"The pairs were {how}; no person has checked each of them.",
+        tags=("mined",) if is_mined else ("synthetic",) if by_model else (),
         citations=(MINING,),
         licence="The rights in the texts apply.",
         sources=sources_of(models=models, data=filter(None, [source.path, settings.seeds])),

@@ -54,7 +54,8 @@ def plan_mine(settings: MineSettings, before: Before) -> Estimate:
         vector_bytes = np.dtype(settings.vector_dtype).itemsize * vectors.shape[1]
         size += sample.count * (vector_bytes + sum(len(text.encode()) for text in texts) // len(texts))
     counts = [sample.count for sample in samples]
-    most_pairs = settings.k * sum(counts) if settings.retrieval == "candidates" else min(counts)
+    by_rule = {"candidates": settings.k * sum(counts), "forward": counts[0], "backward": counts[1]}
+    most_pairs = by_rule.get(settings.retrieval, min(counts))
     per_product = search_seconds(two_way_search, settings.k, vectors.shape[1], *_TRIED_SEARCH)
     estimate = sharded_estimate(
         _pairs(samples, schema_of(settings, both)),

@@ -202,7 +202,7 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
         rows = _query_pairs(to_train_on(source, "taken"), settings)
         return ((row.query, row.positive) for row in rows if row.query and row.positive)
 
-    pairs, pair_count = read_first([settings.pairs], read, before)
+    pairs, pair_count = read_first([settings.pairs], read, before, split="train")
     corpus, text_count = read_first_passages(settings.corpus, before, column=settings.corpus_column)
     queries, texts = [query for query, _ in pairs], evenly_spaced(corpus, CALIBRATION_TEXTS)
     if not (queries and texts):
@@ -251,8 +251,11 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
 
 def _card(settings: NegativesSettings, counts: dict[str, int], false_negatives: str) -> Card:
     judge = [settings.judge] if settings.judge else []
-    limited = settings.positive_share or settings.margin is not None
-    lower = " and score lower than that text" if limited else ", whatever their scores"
+    lower = ", whatever their scores"
+    if settings.positive_share or settings.margin is not None:
+        lower = " and score lower than that text"
+    elif settings.lowest is not None or settings.highest is not None:
+        lower = ", within limits of their scores"
     score = "cosine under the encoder"
     if settings.judge:
         score = f"{SCORE_OF_TEXT[settings.judge_kind]} {model_display_name(settings.judge)}"

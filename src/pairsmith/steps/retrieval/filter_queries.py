@@ -350,9 +350,10 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Esti
     seconds += search_seconds(nearest, settings.within, vectors.shape[1], 2_048, 2_048) * count * chunk_count
     shards = -(-query_count // settings.shard_size) - (-chunk_count // settings.shard_size)
     sample = written.table.slice(0, CALIBRATION_TEXTS)
-    return replace(
-        sharded_estimate(sample, count, shards, loading=loading, shared=seconds, size=size), encoding=encoding
-    )
+    estimate = sharded_estimate(sample, count, shards, loading=loading, shared=seconds, size=size)
+    test = round(settings.held_back * count)
+    rows = {"train": count - test, "test": test} if settings.held_back else {"train": count}
+    return replace(estimate, rows=rows, encoding=encoding)
 
 
 def _search_card(settings: FilterQueriesSettings) -> Card:
@@ -376,6 +377,7 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
     score = "".join(
         f"the {SCORE_OF_TEXT[settings.judge_kind]} {model_display_name(model)}" for model in judge
     )
+    by_model = any(credit.role == "model" for credit in sources_of(data=[settings.queries]).credits)
     return Card(
         title="Queries that lead back to their chunks",
         description=(
@@ -391,6 +393,7 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
             **({"judge_score": score} if settings.judge else {}),
         },
         provenance="The queries were chosen by a program; no person has checked each of them.",
+        tags=("synthetic",) if by_model else (),
         citations=(PROMPTAGATOR,),
         licence="The rights in the texts apply.",
         # The evaluation's queries are not sources: rows are only compared with them.
