@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.paraphrases import Paraphrase, paraphrase_pairs, read_paraphrases
+from pairsmith.data.paraphrases import Paraphrase, paraphrase_pairs, read_paraphrases, with_negatives
 
 
 def read(path):
@@ -70,3 +70,10 @@ def test_a_file_that_is_not_there_is_told_at_once(tmp_path):
     for name in ("pairs.tsv", "msr_paraphrase_test.txt"):
         with pytest.raises(InputError, match="does not exist"):
             read_paraphrases(tmp_path / name)
+
+
+def test_a_text_with_very_many_paraphrases_still_gets_a_negative():
+    pairs = [Paraphrase("a man plays", f"a man plays no {number}", None) for number in range(150)]
+    pairs += [Paraphrase("rain falls", "it rains", None), Paraphrase("dogs run", "two dogs run", None)]
+    negatives = with_negatives(pairs, seed=1)[len(pairs) :]
+    assert {pair.sentence2 for pair in negatives[:150]} == {"it rains", "two dogs run"}

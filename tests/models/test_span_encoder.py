@@ -188,6 +188,14 @@ def test_blank_texts_have_empty_answers_and_progress_is_told(folder):
     assert answer_with_span_encoder(loaded(folder), [], []) == []
 
 
+def test_a_blank_text_without_special_tokens_has_an_empty_answer(tiny_gpt2):
+    student = load_span_encoder(str(tiny_gpt2), device="cpu", fresh_heads=True)
+    for texts in ([""], ["", TEXT]):
+        first, *others = answer_with_span_encoder(student, ["Who?"] * len(texts), texts)
+        assert (first.text, first.score) == ("", 0.0)
+        assert all(other.text for other in others)
+
+
 def test_damaged_weights_are_told(folder):
     encoder = loaded(folder)
     with torch.no_grad():

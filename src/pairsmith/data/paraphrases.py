@@ -6,6 +6,7 @@ labels can be read.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -130,11 +131,9 @@ def with_negatives(pairs: Sequence[Paraphrase], seed: int) -> list[Paraphrase]:
     negatives = []
     for top in range(0, len(pairs), _AT_ONCE):
         ranked = np.argsort(-(a[top : top + _AT_ONCE] @ b.T).toarray(), axis=1, kind="stable")
-        for first, order in zip(firsts[top : top + _AT_ONCE], ranked[:, : 2 * _CANDIDATES], strict=True):
-            paraphrases = paraphrases_of[first]
-            candidates = [seconds[index] for index in order if seconds[index] not in paraphrases][
-                :_CANDIDATES
-            ]
+        for first, order in zip(firsts[top : top + _AT_ONCE], ranked, strict=True):
+            others = (seconds[index] for index in order if seconds[index] not in paraphrases_of[first])
+            candidates = list(islice(others, _CANDIDATES))
             if not candidates:
                 raise InputError(
                     f"there are too few texts to find one that is not a paraphrase of {first[:60]!r}; "

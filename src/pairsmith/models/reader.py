@@ -337,6 +337,8 @@ def _encode(reader: Reader, questions: Sequence[str], contexts: Sequence[str], f
     """
     room = reader.max_length - reader.tokenizer.num_special_tokens_to_add(pair=True)
     longest = min(QUESTION_TOKENS, room // 2)
+    # GPT-2 has no token type embeddings: it accepts token types, but looks them up in its vocabulary.
+    token_types = getattr(reader.model.config, "type_vocab_size", None) or 0
     encoded = reader.tokenizer(
         _cut(reader.tokenizer, [question.strip() for question in questions], longest),
         list(contexts),
@@ -347,7 +349,7 @@ def _encode(reader: Reader, questions: Sequence[str], contexts: Sequence[str], f
         stride=min(OVERLAP, (room - longest) // 2),
         return_overflowing_tokens=True,
         return_offsets_mapping=True,
-        return_token_type_ids=_has_token_types(reader),
+        return_token_type_ids=token_types > 1 and "token_type_ids" in reader.tokenizer.model_input_names,
         split_special_tokens=True,  # as in ``TextModel.tokenized``
     )
     return features_of(encoded, contexts, 1, first)
@@ -364,14 +366,15 @@ def features_of(encoded: Any, texts: Sequence[str], part: int, first: int = 0) -
         offsets = encoded["offset_mapping"][row]
         tokens = zip(encoded.sequence_ids(row), offsets, strict=True)
         is_context = torch.tensor(
-            [side == part and bool(texts[text][start:end].strip()) for side, (start, end) in tokens]
+            [side == part and bool(texts[text][start:end].strip()) for side, (start, end) in tokens],
+            dtype=torch.bool,
         )
         features.append(
             Feature(
                 first + text,
-                torch.tensor(encoded["input_ids"][row]),
+                torch.tensor(encoded["input_ids"][row], dtype=torch.int64),
                 torch.tensor(encoded["token_type_ids"][row]) if "token_type_ids" in encoded else None,
-                torch.where(is_context[:, None], torch.tensor(offsets), 0),
+                torch.where(is_context[:, None], torch.tensor(offsets, dtype=torch.int64).view(-1, 2), 0),
                 is_context,
             )
         )
@@ -390,12 +393,3 @@ def _cut(tokenizer: Any, questions: list[str], longest: int) -> list[str]:
     )
     pairs = zip(questions, encoded["offset_mapping"], strict=True)
     return [question if len(tokens) < longest else question[: tokens[-1][1]] for question, tokens in pairs]
-
-
-def _has_token_types(reader: Reader) -> bool:
-    """Whether the model has token type embeddings, and its tokenizer returns token types.
-
-    GPT-2 has no such embeddings: it accepts token types, but looks them up in its vocabulary.
-    """
-    kinds = getattr(reader.model.config, "type_vocab_size", None) or 0
-    return kinds > 1 and "token_type_ids" in reader.tokenizer.model_input_names

@@ -63,9 +63,12 @@ def text_vectors(
     """The token vectors r(c) of each text (Q4), from its ``text_windows``; the longest are encoded first."""
     windows = text_windows(encoder.tokens, texts)
     lengths = [len(window.input_ids) for window in windows]
-    by_window: dict[int, tuple[Tensor, Tensor]] = {}
-    at_once = batch_tokens or tokens_at_once(encoder.tokens.model.device)
-    for rows in batches_by_length(lengths, batch_tokens=at_once):
+    model = encoder.tokens.model
+    none = torch.zeros(0, int(model.config.hidden_size), dtype=model.dtype, device=model.device)
+    by_window = dict.fromkeys(range(len(windows)), (none, none))
+    for rows in batches_by_length(lengths, batch_tokens=batch_tokens or tokens_at_once(model.device)):
+        if not lengths[rows[0]]:  # blank texts, where the tokenizer adds no special tokens
+            continue
         features = collate(encoder.tokens, [windows[row] for row in rows])
         for row, vectors in zip(rows, encoder.token_vectors(features), strict=True):
             window = windows[row]

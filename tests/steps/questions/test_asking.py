@@ -219,6 +219,14 @@ def test_scores_that_are_no_numbers_are_told_in_a_search(asker, texts, tmp_path)
         SequenceGenerator(loaded, some.options).generate([Passage("p", document(0))])
 
 
+def test_a_passage_is_no_longer_than_what_the_model_reads(asker):
+    """A model with more positions may have been trained on shorter texts."""
+    loaded = replace(load_text_generator(asker, device="cpu"), max_length=34)
+    assert loaded.context == 64
+    generator = SequenceGenerator(loaded, AskSettings(inputs=["x"], model="small").options)
+    assert generator.limit == 32  # two special tokens stand around it
+
+
 def test_a_model_without_an_end_is_told(asker):
     loaded = load_text_generator(asker, device="cpu")
     loaded.model.generation_config.eos_token_id = None

@@ -46,7 +46,7 @@ class SequenceGenerator:
     def __init__(self, model: TextGenerator, options: GenerationOptions, name: str = "") -> None:
         """Raises: ModelError: the model has no separator token, or no end token."""
         self.model = model
-        self.limit = passage_limit(model.tokenizer, options.max_length or model.context, model.context)
+        self.limit = passage_limit(model.tokenizer, options.max_length or model.max_length, model.max_length)
         self.tries = options.tries
         self._options = options
         self._separator = separator_of(model, options.separator)

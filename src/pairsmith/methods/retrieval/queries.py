@@ -119,9 +119,8 @@ class QueryWriter:
         self._special = len(model.encode(""))
         self._shows_invented_examples = not self._examples
         around, room = self._token_budget()
-        if (
-            self._shows_invented_examples and room < options.max_length
-        ):  # a model that reads little reads the text instead
+        # A model that reads little reads the text instead.
+        if self._shows_invented_examples and room < options.max_length:
             self._shows_invented_examples = False
             around, room = self._token_budget()
         if room < MIN_TEXT_TOKENS:
@@ -216,10 +215,17 @@ class QueryWriter:
         return groups
 
     def _group(self, request: QueryRequest, number: int) -> Group:
-        """A try of a request: its chunk's prompt, steered away from its counter-prompts."""
-        chunk, kind = request.chunk, request.kind
-        main = self._text_prompt(chunk.title, chunk.text, kind)
-        return Group(main, self._counter_prompts(chunk, kind), request.stream(number))
+        """A try of a request: its chunk's prompt, steered away from those of its neighbours and its title."""
+        chunk, kind, against = request.chunk, request.kind, self._options.against
+        own = self._text_prompt(chunk.title, chunk.text, kind)
+        others: list[Prompt] = []
+        if self._options.decay:
+            neighbours = chunk.neighbours if "neighbours" in against else ()
+            others = [self._text_prompt(chunk.title, text, kind) for text in neighbours]
+            if "title" in against and chunk.title:
+                others.append(self._text_prompt("", chunk.title, kind))
+        counters = tuple(prompt for prompt in dict.fromkeys(others) if prompt != own)
+        return Group(own, counters, request.stream(number))
 
     def _fault(
         self, group: Group, query: WrittenQuery, others: Iterable[WrittenQuery] = ()
@@ -231,17 +237,6 @@ class QueryWriter:
         return _fault_of(
             group, query, others, self._examples_for(query.kind) if self._shows_invented_examples else ()
         )
-
-    def _counter_prompts(self, chunk: ChunkRow, kind: QueryKind) -> tuple[Prompt, ...]:
-        """The texts of the counter-prompts: the neighbouring chunks, and the title alone."""
-        if not self._options.decay:
-            return ()
-        texts = list(chunk.neighbours) if "neighbours" in self._options.against else []
-        prompts = [self._text_prompt(chunk.title, text, kind) for text in texts]
-        if "title" in self._options.against and chunk.title:
-            prompts.append(self._text_prompt("", chunk.title, kind))
-        own = self._text_prompt(chunk.title, chunk.text, kind)
-        return tuple(prompt for prompt in dict.fromkeys(prompts) if prompt != own)
 
     def _text_prompt(self, title: str, text: str, kind: QueryKind) -> Prompt:
         """The prompt for a text below its title; the text is cut to the room that is left."""

@@ -107,8 +107,6 @@ def _over_candidates(
     else:
         last = choices.gather(1, (kept > 0).sum(dim=1, keepdim=True).clamp_(min=1) - 1)
     proved = (inside.gather(1, last).squeeze(1) > outside) | (outside == 0)
-    if not sampling.top_k:  # the weights of groups without counter-prompts are probabilities
-        proved &= inside.sum(dim=1) >= sampling.top_p
     return kept, tokens.gather(1, choices), proved
 
 
