@@ -34,7 +34,7 @@ MOST_BEAMS = 1_000
 class Settings(BaseModel):
     """Base class of settings models: frozen, and without unknown keys."""
 
-    # Validators are built at first use, as `pairsmith --help` loads twenty-five models and uses no validator.
+    # Validators are built at first use: `pairsmith --help` loads all settings models and uses no validator.
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
     def deciding(self) -> dict[str, Any]:

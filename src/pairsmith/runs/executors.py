@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
 _JOIN_SECONDS = 2.0
-"""Seconds that a process has to end before it is killed."""
+"""Seconds that a process has for ending by itself before it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ def how_it_ended(process: BaseProcess) -> str:
 
 @contextmanager
 def ignoring_interrupts() -> Iterator[None]:
-    """Make processes started in this context ignore Ctrl-C, which reaches them, too; they are ended later."""
+    """Make processes started in this context ignore Ctrl-C, as the main process handles it and ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
