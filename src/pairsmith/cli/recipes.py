@@ -210,7 +210,7 @@ class _Reader:
         ]
         of_one, of_all, messages = by_step(overrides, [entry for _, entry in entries], self.table)
         self.of_options.extend(messages)
-        idle = {setting for _, setting in of_all}  # those without effect in all steps so far
+        idle = {setting for _, setting in of_all}  # without effect in all steps so far
         names: list[str] = []
         planned: list[PlannedStep] = []
         figures: dict[str, str] = {}
@@ -286,9 +286,9 @@ class _Reader:
     def _changed(
         self, keys: KeyPath, step: PlannedStep, overrides: Mapping[str, Any], earlier: Sequence[str]
     ) -> PlannedStep:
-        """A step with ``overrides`` of its settings and with the seed, whose values are checked.
+        """``step`` with the values of ``overrides`` and the recipe's seed; faults are collected.
 
-        ``keys`` leads to its entry in the file; ``earlier`` are the names of the steps before it.
+        ``keys`` leads to the step's entry in the file; ``earlier`` are the names of the steps before it.
         """
         values = {**step.values, **overrides}
         options = {setting: f"--set {step.name}.{setting}" for setting in overrides}

@@ -81,7 +81,7 @@ def run_comparison(
 
     if once_file is not None:
         run_one(load_recipe(once_file), once_run)
-    # Loaded only now: what the seeds read of the steps under ``once`` has to be there.
+    # Loaded only now, as loading checks that the folders which the steps under ``once`` write exist.
     runs = [_Run(folder / "run", load_recipe(files[seed])) for seed, folder in folders.items()]
     figures = []
     for number, (seed, run) in enumerate(zip(folders, runs, strict=True), start=1):

@@ -25,8 +25,8 @@ _TOGETHER = 1_000
 def written_tokens(folder: Path, step: str, model: str | None) -> int:
     """Number of tokens that a step's ``model`` generated, including rejected texts.
 
-    Counted with the model's tokenizer; 0 for steps that generate nothing, and for models whose tokenizer is
-    not available, such as a server's.
+    Tokens are counted with the model's tokenizer. The result is 0 for steps that generate nothing, and for
+    models whose tokenizer is not available, such as a server's.
     """
     if step not in _WRITTEN or model is None:
         return 0
