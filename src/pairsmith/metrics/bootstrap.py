@@ -1,6 +1,6 @@
 """Percentile bootstrap intervals of correlations, means, sums and measures of tables of counts.
 
-Also the standard error of a mean over repetitions.
+The module also computes the standard error of a mean over repetitions.
 """
 
 from collections.abc import Callable, Mapping, Sequence

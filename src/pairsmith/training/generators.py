@@ -173,8 +173,8 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
     def continuations(self, rows: Sequence[PromptAndTarget]) -> Mapping[str, Any]:
         """The arguments of ``forward``: rows in chunks of similar length; a token's label is the next token.
 
-        ``kept`` are the positions from the first one on that predicts a target token. Logits are computed at
-        these positions only, as with a large vocabulary those of the prompt would take most of the memory.
+        ``kept`` are all positions from the first position that predicts a target token. Logits are computed
+        at these positions only, as with a large vocabulary those of the prompt would take most of the memory.
         The attention mask is all ones: padding follows the texts, so that no token attends to it, and with
         such a mask attention does not compute the scores of later tokens.
         """
