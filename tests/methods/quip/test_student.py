@@ -309,7 +309,7 @@ def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
     assert loss(four, 2) == pytest.approx(sum(twos) / 2, rel=1e-5)  # of three questions each
     assert loss(four, 9) > loss(four, 2)
     alone = settings(quick_bert, data, negatives="batch", batch_size=1)
-    with pytest.raises(SettingsError, match="joins the passages .* there would be one"):
+    with pytest.raises(SettingsError, match="joins several passages .* would have only one"):
         train_student_on(grouped_by_passage(read_generated_questions(data), "teacher"), (), alone)
     with pytest.raises(ValidationError, match="together has no effect with negatives passage"):
         settings(quick_bert, data, together=3)

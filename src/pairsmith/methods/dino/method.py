@@ -115,7 +115,7 @@ def generate_pairs(
         the accepted rows and the rejected tries.
 
     Raises:
-        InputError: ``inputs`` is a single text or empty, or holds something else than texts, or a blank one.
+        InputError: ``inputs`` is a single text or empty, or contains a blank text or anything but texts.
         SettingsError: ``task`` writes single texts, ``rows`` is too few or does not fit into memory, there is
             no such rule, ``decoding`` or ``seed`` is invalid, or the task or the model is not loaded.
     """
@@ -214,7 +214,7 @@ def write(
     Args:
         requests: the requests; one that already holds ended tries, from an earlier run, continues with its
             next try.
-        hooks: functions that are told of progress and may end the work early; by default, none.
+        hooks: functions that are called as the work proceeds and may end it early; by default, none.
 
     The other arguments are those of ``generate_pairs``.
     """

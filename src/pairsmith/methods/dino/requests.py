@@ -17,7 +17,7 @@ from pairsmith.models.language.servers import MOST_SENT, UNKNOWN_CONTEXT
 from pairsmith.runs.seeds import stream_key
 
 GeneratedRow = ScoredPair | LabelledPair | LabelledText
-"""A row of the kind that the task's labels ask for."""
+"""A generated row; its class depends on the task's kind and on whether its labels are numbers."""
 
 # Control characters, and the mark that stands for bytes that are no text.
 _UNREADABLE = frozenset([*map(chr, range(32)), *map(chr, range(127, 160)), "\ufffd"])

@@ -60,10 +60,10 @@ def rank_mined(
     Args:
         pairs: the mined pairs.
         scores: ``(n,)``, the judge's scores.
-        beside: columns that are added to the scores; the scores and these columns are standardised before.
-        rank_by: if there are any: the sum above only chooses one pair of each input, and the sum of these
-            columns, standardised, ranks the chosen pairs.
-        one_per: what a text may be in one pair of, see ``winners``.
+        beside: columns that are added to the scores, after the scores and each column are standardised.
+        rank_by: if not empty, the sum above only chooses one pair of each input, and the chosen pairs are
+            ranked by the sum of these columns, each standardised.
+        one_per: which pairs compete with each other, see ``winners``.
     """
     values = scores
     if beside:

@@ -64,7 +64,7 @@ class UnitVectors:
     Attributes:
         vectors: ``(kept, d)`` float32, of length 1: the vectors of the texts that are paired, in their order.
         zero: ``(n,)`` bool, whether a text has a zero vector, which has no direction.
-        other_style: ``(n,)`` bool, whether a text, not of ``zero``, is not in the style of the seeds (M4).
+        other_style: ``(n,)`` bool, whether a text with another vector is not in the style of the seeds (M4).
     """
 
     vectors: Float32s

@@ -104,8 +104,8 @@ def layer_correlations(
 ) -> dict[int, float]:
     """For each layer from 1 on, the correlation of its BERTScores with human judgements (Q8).
 
-    It is the mean of the Pearson correlations of all language pairs, the keys of ``judgements``, at least
-    one: from -1 to 1, NaN if one of them is undefined.
+    The correlation, from -1 to 1, is the mean of the Pearson correlations of all language pairs, which are
+    the keys of ``judgements``, at least one. It is NaN if the correlation of a language pair is undefined.
     """
     layers, by_language = range(1, scorer.encoder.layers + 1), []
     for judged in judgements.values():
