@@ -35,7 +35,7 @@ def scored_candidates(
 ) -> tuple[int, int]:
     """Score each text with the k nearest neighbours that it may be paired with (M5), by the margin (M3).
 
-    The neighbours from all parts of the search are merged before. The candidates and their margins are
+    The neighbours from all parts of the search are merged first. The candidates and their margins are
     written into files; memory holds the mean cosine of each text of a group.
 
     Args:

@@ -75,7 +75,7 @@ def _report_untrained(plan: SearchPlan, index: str, run: Run) -> None:
 
 
 def _open_vectors(x: Encoded, y: Encoded) -> SideVectors:
-    """Open the vectors of both corpora on this machine; the result selects those of a group and side."""
+    """Open the vectors of both corpora on this machine; the result gives those of a group and side."""
     x, y = x.local(), y.local()
     groups = shared_groups(x, y)
 

@@ -55,7 +55,7 @@ def have_vector(folder: DatasetFolder, documents: Iterable[Document]) -> NDArray
 class EncodedPositives:
     """The text and the vector of each row's positive.
 
-    If the corpus contains the positive, they are those of the corpus; else the positive is encoded itself.
+    If the corpus contains the positive, both are taken from the corpus; else the positive itself is encoded.
 
     Attributes:
         pairs: the rows; a row whose positive has no vector has the fault ``NO_POSITIVE``.

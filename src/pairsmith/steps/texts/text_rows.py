@@ -1,4 +1,4 @@
-"""Gives each text of a source new columns, and keeps its own: ``classify``, ``tag`` and ``summarize`` do."""
+"""Gives each text of a source new columns and keeps its own, for ``classify``, ``tag`` and ``summarize``."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
