@@ -65,7 +65,7 @@ def errors_as_messages(stopped: str = STOPPED) -> Iterator[None]:
 
 
 def is_first() -> bool:
-    """Whether this is the only process of its command, or the first of those that a launcher started."""
+    """Whether this is the only process of its command, or the first of the processes of a launcher."""
     return "LOCAL_RANK" not in os.environ or os.environ.get("RANK", "0") == "0"
 
 

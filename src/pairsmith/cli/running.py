@@ -1,4 +1,4 @@
-"""Runs a recipe: its steps in order, except those that are already finished, and its table of results."""
+"""Runs a recipe: its steps in order, except finished ones, and its table of results."""
 
 import gc
 import json

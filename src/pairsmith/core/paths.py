@@ -223,7 +223,7 @@ def files_below(folder: Place) -> dict[str, Place]:
 
 
 def remove_files(files: Sequence[Place]) -> None:
-    """Remove files. Those in a store are removed with one call, so they have to be in the same store."""
+    """Remove files. All files in stores are removed with one call, so they have to be in the same store."""
     remote = [file for file in files if not isinstance(file, Path)]
     for file in files:
         if isinstance(file, Path):

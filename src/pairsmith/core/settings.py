@@ -46,7 +46,7 @@ class Settings(BaseModel):
         return self.model_dump(mode="json", include=self._marked("decides_rows"))
 
     def not_default(self) -> dict[str, Any]:
-        """The settings that decide the result, by name, except those that have their default values.
+        """The settings that decide the result, by name, except settings with their default values.
 
         ``model`` and the settings of ``in_command`` are included unless they are empty.
         """

@@ -98,7 +98,7 @@ class Card:
 def render_card(card: Card, folder: DatasetFolder, schema: pa.Schema, options: str = "") -> str:
     """The README.md of ``folder``, whose rows have ``schema``: metadata for the Hub, then the card's text.
 
-    ``options`` are those of the command that made the rows; without them, no command is shown.
+    ``options`` are the options of the command that made the rows; without options, no command is shown.
     """
     written = pa.schema([column for column in schema if column.name not in card.kept])
     sections = [

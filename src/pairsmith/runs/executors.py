@@ -111,10 +111,10 @@ _LARGE = ("torch", "transformers", "sentence_transformers")
 def processes_for(load: Load[Any, Any]) -> "SpawnContext | ForkServerContext":
     """How worker processes are started: without this process's state, and if possible without slow imports.
 
-    On Linux, a fork server imports those of the large libraries that this process has imported, and every
-    worker starts as a copy of the fork server, in which nothing was computed. If a library has looked for a
-    GPU, copies of the process cannot use that GPU; so with a torch built for GPUs, each worker starts as a
-    new Python process.
+    On Linux, a fork server imports the large libraries that this process has imported, and every worker
+    starts as a copy of the fork server, in which nothing was computed. If a library has looked for a GPU,
+    copies of the process cannot use that GPU; so with a torch built for GPUs, each worker starts as a new
+    Python process.
     """
     torch = sys.modules.get("torch")
     if sys.platform != "linux" or (torch and (torch.version.cuda or torch.version.hip)):

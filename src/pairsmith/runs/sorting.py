@@ -150,9 +150,9 @@ def _place(columns: Sequence[Column], row: Sequence[int], equal: bool) -> int:
 def _merged(runs: Sequence[_SortedRun], keys: SortColumns, samples: int) -> Iterator[Rows]:
     """Merge sorted runs: divide all rows at every ``samples``-th sample, and sort one part after the other.
 
-    A part has at most ``step`` rows for each of its samples, and for each run. Of equal rows, those of
-    earlier runs come first. For each part, ``step`` rows of each run are read to find where the part ends,
-    so a part must not have many fewer samples than there are runs.
+    A part has at most ``step`` rows for each of its samples, and for each run. Of equal rows, the rows of
+    earlier runs come first. For each part, ``step`` rows of each run are read to find where the part ends, so
+    a part must not have many fewer samples than there are runs.
     """
     columns = [np.concatenate(parts) for parts in zip(*(run.samples for run in runs), strict=True)]
     edges = np.cumsum([0, *(len(run.samples[0]) for run in runs)])

@@ -63,7 +63,7 @@ class Status:
     step: str  # which step writes it
     complete: bool  # whether it is finished
     running: bool  # whether a process writes to it: on this machine, or for a store on any machine
-    shards: int = 0  # number of finished shards, without those that still have to be extended
+    shards: int = 0  # number of finished shards, without shards that still have to be extended
     planned: int | None = None  # total number of shards; None if it is unknown
     rows: int = 0  # number of rows in the finished shards, without rejects
     reasons: dict[str, int] | None = None  # maps ``"filter: reason"`` to the number of rejects

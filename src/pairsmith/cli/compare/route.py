@@ -48,8 +48,8 @@ def run_comparison(
     """Run a comparison, and write ``comparison.json`` and ``comparison.html`` into ``out``.
 
     Each seed has a folder ``seed-N`` with an ordinary recipe, ``recipe.yaml``, and the folder ``run`` of its
-    run. Steps that an earlier call finished are not run again, except those of ``fresh_steps``: they start
-    over with every seed, or once if they are under ``once``. With ``only_write``, only the recipes are
+    run. Steps that an earlier call finished are not run again, except the steps of ``fresh_steps``, which
+    start over with every seed, or once if they are under ``once``. With ``only_write``, only the recipes are
     written, and both results are empty.
 
     Returns:

@@ -180,7 +180,7 @@ def _held_out_figures(
 ) -> tuple[dict[float, tuple[float, float]], str]:
     """The mean log loss and the accuracy ×100 of each C on held-out texts, and which texts these are.
 
-    ``vectors`` are those of the training texts, whose labels are ``gold``, and then those of the validation
+    ``vectors`` are the vectors of the training texts, whose labels are ``gold``, and then of the validation
     texts, whose labels are ``held_out_gold``. Without validation texts, the figures are measured by
     cross-validation; they are empty if C cannot or need not be chosen.
     """

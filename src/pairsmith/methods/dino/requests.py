@@ -32,8 +32,8 @@ class TextRequest:
 
     The ``id`` is made of the input's content and the label; the ids of rows and the keys of random streams
     derive from it. ``input`` is the first text, unchanged, and None in a text task. ``prompt`` is the label's
-    instruction with the input filled in, and ``counter_prompts`` are those of the counter-labels (D2). A try
-    that has ended is in ``texts`` or in ``rejects``, by its number.
+    instruction with the input filled in, and ``counter_prompts`` are the same for the counter-labels (D2). A
+    try that has ended is in ``texts`` or in ``rejects``, by its number.
     """
 
     id: str

@@ -221,8 +221,8 @@ class BiEncoder(nn.Module):
     def _style_loss(self, seeds: Tensor, others: Tensor) -> Tensor:
         """Binary cross-entropy of the style classifier, ``()`` float32 (M4).
 
-        ``seeds``, ``(n, d)``, are the vectors of seed texts; ``others``, ``(m, d)``, are those of texts of
-        another style. The result is the mean of the two sets' mean losses.
+        ``seeds``, ``(n, d)``, are the vectors of seed texts; ``others``, ``(m, d)``, are the vectors of texts
+        of another style. The result is the mean of the two sets' mean losses.
         """
         assert self.style is not None
         losses = []

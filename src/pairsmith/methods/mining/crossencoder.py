@@ -124,7 +124,7 @@ def negatives_for(
 
 @dataclass(frozen=True, slots=True)
 class RankingRow:
-    """An input with outputs: the first has the target ``score``, which is 1 for a positive; the others 0."""
+    """An input with outputs: the first has the target ``score``, 1 for a positive; all others have 0."""
 
     input: str
     outputs: Sequence[str]
@@ -171,7 +171,7 @@ class CrossEncoderWithLoss(nn.Module):
         """The loss of a batch (M6), ``loss``, ``()`` float32.
 
         The list-wise loss is the mean over the batch's rows, the binary loss the mean over its pairs.
-        ``chunks`` are those of ``batch``. A chunk holds ``pairs``, the features of its pairs;
+        ``chunks`` are the chunks that ``batch`` makes. A chunk holds ``pairs``, the features of its pairs;
         ``row``, ``(pairs,)`` int64, the row of each pair; and ``targets``, ``(pairs,)`` float32, in [0, 1].
         """
         count = sum(int(chunk["row"][-1]) + 1 if self._listwise else len(chunk["row"]) for chunk in chunks)

@@ -16,7 +16,7 @@ The models are trained in ``biencoder.py``, which also has the style classifier,
 
 ``mine_pairs`` mines texts in memory. The step ``mine`` applies the same functions to corpora of any size: it
 encodes and searches them part by part, and holds the neighbours in files. It can search each text only among
-those of its group, such as a day's news (M8).
+the texts of its group, such as a day's news (M8).
 """
 
 from collections.abc import Iterable

@@ -167,8 +167,8 @@ class ReaderWithLoss(nn.Module):
     def forward(self, windows: Mapping[str, Any]) -> dict[str, Tensor]:
         """The mean loss of a batch of n windows (M9), ``loss``, ``()`` float32.
 
-        ``windows`` are those of ``batch``, in chunks. Each chunk holds the model's inputs, and
-        ``allowed``, ``starts`` and ``ends`` as ``span_losses`` takes them.
+        ``windows`` are the windows that ``batch`` returns, in chunks. Each chunk holds the model's inputs,
+        and ``allowed``, ``starts`` and ``ends`` as ``span_losses`` takes them.
         """
         count = len(windows["order"])
         return mean_of_losses(self._losses, windows["chunks"], self, count)

@@ -59,7 +59,7 @@ def load_style_classifier(model: str) -> StyleClassifier | None:
 
 @dataclass(frozen=True, slots=True)
 class UnitVectors:
-    """The vectors of those of n texts that are paired, and why the others are not.
+    """The vectors of the texts, among n texts, that are paired, and why the other texts are not paired.
 
     Attributes:
         vectors: ``(kept, d)`` float32, of length 1: the vectors of the texts that are paired, in their order.

@@ -69,7 +69,7 @@ def tag_after_training(
         test: the sentences to tag.
         questions: the question for O and for each entity type of ``train``, as ``questions_for`` returns
             them; their start vectors initialise the linear layer. None: the layer is initialised at random.
-        options: options of the training; None: those of the paper.
+        options: options of the training; None: the options of the paper.
         seed: random seed of the order of the sentences, of dropout, and of a random layer.
         advance: called with a number of sentences, each time some were trained on or tagged.
 

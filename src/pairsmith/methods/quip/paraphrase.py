@@ -35,7 +35,7 @@ BATCH = 16
 SCALE = 1e3
 """Factor on the output layer's logits; it makes the layer's steps this much larger than the encoder's."""
 EPSILON = 1e-8
-"""Added to the variances of batch normalisation, as those of BERTScores are small."""
+"""Added to the variances in batch normalisation, as BERTScores have small variances."""
 
 Bools = NDArray[np.bool_]
 
@@ -154,8 +154,8 @@ def predict_frozen(features: Float64s, labels: Bools, test_features: Float64s) -
     """Whether each test pair is predicted to be paraphrases, ``(test,)``, by logistic regression (Q9).
 
     ``features``, ``(train, layers)`` float64, are the BERTScores of the training pairs, ``test_features``,
-    ``(test, layers)``, those of the test pairs; both are standardised. ``labels``, ``(train,)``, has both
-    classes.
+    ``(test, layers)``, the BERTScores of the test pairs; both are standardised. ``labels``, ``(train,)``, has
+    both classes.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

@@ -113,7 +113,7 @@ class Judged:
     ) -> Float64s:
         """The accuracy of each prompt on each of ``draws`` bootstrap resamples: ``(draws, p)``, in [0, 1].
 
-        A resample draws n texts with replacement, the same ones for all prompts. ``centred`` predictions are
+        A resample draws n texts with replacement, the same texts for all prompts. ``centred`` predictions are
         made anew in each resample, as they depend on the mean scores of its texts. ``gold`` is ``(n,)``:
         whether each text is positive.
         """
@@ -239,7 +239,7 @@ def _judged(
     at_once: int,
     progress: Progress | None,
 ) -> Judged:
-    """Score the neutral texts and then the others, ``at_once`` at a time, and choose their rationales (Q11).
+    """Score the neutral texts and then ``texts``, ``at_once`` at a time, and choose rationales (Q11).
 
     ``read`` returns the scores S(x, y) of n texts, ``(p, n, 2)``, and a function that finds their rationales.
     """

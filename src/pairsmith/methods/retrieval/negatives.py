@@ -211,7 +211,7 @@ def without_own_texts(
     Args:
         neighbours: the nearest texts of n consecutive queries, ``(n, m)``.
         k: number of ranks to fill.
-        queries: the vectors of all queries, ``(q, d)``; ``texts``: those of the corpus, ``(t, d)``.
+        queries: the vectors of all queries, ``(q, d)``; ``texts``: the vectors of the corpus, ``(t, d)``.
         own, text_keys: see ``are_own_or_repeated``.
         first: the number of the first of these queries.
 
@@ -230,7 +230,7 @@ def without_own_texts(
 def lowest_of_queries(scores: Float32s, queries: NDArray[np.integer], count: int) -> Float32s:
     """The lowest score among each query's positives, ``(count,)`` float32; infinity if it has none.
 
-    ``scores`` are those of positives, ``(n,)``, and ``queries`` the numbers of their queries, ``(n,)``.
+    ``scores`` are the scores of positives, ``(n,)``, and ``queries`` the numbers of their queries, ``(n,)``.
     """
     lowest = np.full(count, np.inf, np.float32)
     np.minimum.at(lowest, queries, scores)
@@ -247,7 +247,7 @@ def query_text_keys(queries: NDArray[np.integer], keys: TextKeys) -> TextKeys:
 
 
 def are_in(keys: TextKeys, ascending: TextKeys) -> NDArray[np.bool_]:
-    """Which keys, ``(n,)``, are among those of ``ascending``, ``(m,)`` with m above 0: ``(n,)`` bool."""
+    """Which keys, ``(n,)``, are among the keys ``ascending``, ``(m,)`` with m above 0: ``(n,)`` bool."""
     at = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
     present: NDArray[np.bool_] = ascending[at] == keys
     return present

@@ -188,7 +188,7 @@ class QueryWriter:
         """The tries of each request from ``number`` on, up to the first try that has no fault by itself.
 
         A retry begins at once, as the decoder still holds the keys and values of its prompts. Whether a query
-        repeats another one of its chunk is checked later, when the others have ended, too.
+        repeats another query of its chunk is checked later, when all queries of the chunk are written.
         """
         options = self._options
         groups = [[self._group(request, number)] for request in requests]

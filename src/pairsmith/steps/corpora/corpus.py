@@ -177,7 +177,7 @@ class Corpus:
     keep: Mapping[str, str] = field(default_factory=dict)
 
     def count(self) -> int:
-        """The number of records. All of them are read, so a record that cannot be read is an error."""
+        """The number of records. All records are read, so a record that cannot be read is an error."""
         return sum(1 for _ in self.records())
 
 

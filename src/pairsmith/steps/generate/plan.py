@@ -29,8 +29,8 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     """Generate for ``CALIBRATION_SECONDS``, or for about 200 inputs if that is shorter, and extrapolate.
 
     The time decides when to stop, as the time per text differs widely between models. With a server, the
-    tokens that it reads and writes are counted. The timed shards are as large as those of the run, because
-    towards the end of a shard the model processes fewer and fewer texts at once.
+    tokens that it reads and writes are counted. The timed shards are as large as the shards of the run,
+    because towards the end of a shard the model processes fewer and fewer texts at once.
     """
     started = time.monotonic()
     settings = least_work(settings)

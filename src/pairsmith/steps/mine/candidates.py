@@ -42,9 +42,9 @@ def scored_candidates(
         tables: rows of ``NEIGHBOURS`` in the order of the search, in parts of any size.
         groups: the groups that were searched, in the order of their numbers.
         corpora: the encoded inputs, and the encoded outputs.
-        texts: the texts of the inputs, and those of the outputs.
+        texts: the texts of the inputs, and the texts of the outputs.
         settings: the settings of ``mine``.
-        files: the files for the candidates of the inputs and for those of the outputs.
+        files: the files for the candidates of the inputs and for the candidates of the outputs.
         folder: the folder of scratch files, which take 8 bytes for each neighbour of the largest group.
 
     With ``group_column`` a text that is in several groups has the same number in all its pairs, that of its

@@ -22,7 +22,7 @@ from pairsmith.steps.mine.settings import MineSettings
 
 
 def columns_to_keep(settings: MineSettings) -> tuple[dict[str, str], dict[str, str]]:
-    """The columns to keep of the inputs, and those of the outputs: column -> its name in mined pairs."""
+    """The columns to keep of the inputs, and of the outputs: column -> its name in mined pairs."""
     refuse_missing_columns(
         ("--keep-input-column", settings.inputs, settings.keep_input_column),
         ("--keep-output-column", settings.outputs, settings.keep_output_column),

@@ -192,7 +192,7 @@ def _distinct(
     settings: MixSettings,
     earlier: Mapping[str, Sequence[str]],
 ) -> tuple[dict[str, list[Row]], list[Reject]]:
-    """The complete rows of each source with their origins, without duplicates; and rejects for the others."""
+    """The complete rows of each source with their origins, without duplicates; and rejects for all others."""
     distinct: dict[str, list[Row]] = {source: [] for source in sources}
     rejects: list[Reject] = []
     seen: dict[tuple[str, ...], tuple[str, Any]] = {}

@@ -44,7 +44,7 @@ def _documents(corpus: Sequence[str], settings: NegativesSettings) -> Iterator[D
 def have_vector(folder: DatasetFolder, documents: Iterable[Document]) -> NDArray[np.bool_]:
     """Whether each of n distinct documents has a vector in the folder, ``(n,)`` bool.
 
-    ``documents`` are those that were encoded into the folder, which leaves out zero vectors.
+    ``documents`` are all documents that were encoded; the folder leaves out documents with zero vectors.
     """
     ids = pa.chunked_array([pa.array([document.id for document in documents], pa.string())])
     encoded = [text_keys(table["id"]) for table in folder.shards("train", ["id"])]
@@ -165,8 +165,8 @@ def encode_all(
 ) -> EncodedTexts | None:
     """Encode the queries, the corpus and the positives; ``revision`` is that of the encoder.
 
-    ``inputs`` are the hashes of the source of the pairs, and those of the sources of the corpus. The result
-    is None for a rank of an array job, as the next stages need the vectors of all ranks.
+    ``inputs`` are the hashes of the source of the pairs, and the hashes of the sources of the corpus. The
+    result is None for a rank of an array job, as the next stages need the vectors of all ranks.
     """
     of_pairs, of_corpus = inputs
     read = partial(_documents, corpus, settings)

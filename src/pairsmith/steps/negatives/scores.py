@@ -64,7 +64,7 @@ class ToJudge:
         return pa.table({"input": queries, "output": [*texts, *self.positives.texts(pairs)]})
 
     def unpack(self, folder: DatasetFolder, size: int, pairs: Float32s) -> None:
-        """Write the saved scores into the candidates, and those of the positives into an array.
+        """Write the saved scores of candidates into the candidates, and of positives into an array.
 
         Args:
             folder: the judge's scores in the order of ``rows``.

@@ -130,7 +130,7 @@ def _load_worker(
 
 
 def columns_before(names: Mapping[str, str], row: TextRow) -> Row:
-    """The columns that a text has before it gets new ones; ``names`` are those of its kept columns."""
+    """The columns that a text has before it gets new ones; ``names`` are the names of kept columns."""
     others = {names[name]: value for name, value in row.others.items()}
     return {**others, "id": row.id, "text": row.text}
 

@@ -247,7 +247,7 @@ def _most_frequent(name: str, texts: Sequence[str], warn: list[Finding]) -> Iter
 def _ranking(manifest: Manifest) -> tuple[str, str]:
     """The columns that may rank the rows; the first column that the rows have is used.
 
-    Rows of ``mine``, and those that ``filter`` ranked by the margin, are ranked by the margin, as their score
+    Rows of ``mine``, and rows that ``filter`` ranked by the margin, are ranked by the margin, as their score
     is a cosine.
     """
     by_margin = manifest.settings.get("judge") == "margin" and not manifest.settings.get("rank_by")
