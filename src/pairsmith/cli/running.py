@@ -23,7 +23,7 @@ from pairsmith.core.errors import (
     errors_in_other_words,
     known_names_hint,
 )
-from pairsmith.core.model_files import trim
+from pairsmith.core.model_files import return_freed_memory
 from pairsmith.core.paths import MANIFEST, Place, exists, is_folder, place
 from pairsmith.core.progress import InOtherWords, Progress
 from pairsmith.core.settings import Settings
@@ -113,7 +113,7 @@ def _run_steps(recipe: Recipe, out: Place, progress: Progress, state: "_RunState
                 lock.check(out)
                 state.spend(planned.name, time.monotonic() - started)
         gc.collect()  # else a trainer's reference cycles would keep memory after the step
-        trim()
+        return_freed_memory()
     figures, faults = _figures(recipe, out, state.record)
     write_json(out / RESULTS, figures)
     if faults:

@@ -46,7 +46,7 @@ _worker: int | None = None
 """The number of this worker process on its machine, from 0; None if this process is not a worker."""
 
 
-def work_as(number: int) -> None:
+def set_worker_number(number: int) -> None:
     """Set the number of this worker process, which decides its GPU on a machine with several GPUs."""
     global _worker
     _worker = number
@@ -305,7 +305,7 @@ def hash_files(folder: Path, files: Iterable[Path]) -> str:
     return f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
 
 
-def trim() -> None:
+def return_freed_memory() -> None:
     """Return memory that was freed, and that the C library still holds, to the operating system.
 
     Batches of different lengths leave gaps in memory that are too small for the next batch. Without this, a

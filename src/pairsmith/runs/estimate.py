@@ -99,6 +99,6 @@ SHARD_BYTES = 1_400
 """Approximate number of bytes that each shard adds to manifest, log and journal."""
 
 
-def plan_little(settings: Settings, before: Before) -> Estimate:  # noqa: ARG001 - as for every planner
+def plan_tool(settings: Settings, before: Before) -> Estimate:  # noqa: ARG001 - as for every planner
     """The fixed estimate of a tool, which takes about a second; nothing is run for it."""
     return Estimate(seconds=1.0, disk=FOLDER_BYTES)

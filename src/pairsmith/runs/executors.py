@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from pairsmith.core.errors import PairsmithError, WorkerError, counted
 from pairsmith.core.fields import ExecutorName, WorkerSettings
-from pairsmith.core.model_files import work_as
+from pairsmith.core.model_files import set_worker_number
 from pairsmith.core.progress import Say
 from pairsmith.runs.work import Advance, Done, Load, LostItem, R, W, Waiting, Work, Worker, work_through
 
@@ -201,7 +201,7 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict
     still has those from when the first worker was started.
     """
     _set_up_worker(environment)
-    work_as(index)
+    set_worker_number(index)
     lock = threading.Lock()
 
     def send(kind: str, value: Any = None) -> None:

@@ -17,7 +17,7 @@ from torch import nn
 from transformers import PrinterCallback, TrainerCallback
 
 from pairsmith.core.errors import ModelError, StorageError, counted, first_line
-from pairsmith.core.model_files import pick_dtype, quiet_loading, trim, unsaid
+from pairsmith.core.model_files import pick_dtype, quiet_loading, return_freed_memory, unsaid
 from pairsmith.core.progress import Progress, ProgressTask
 from pairsmith.training.checkpoints import BestSoFar, Checkpoints
 from pairsmith.training.logs import Logs, steps_between
@@ -26,8 +26,8 @@ from pairsmith.training.processes import Processes
 from pairsmith.training.quick import quick_training
 from pairsmith.training.stop_signals import stop_signals
 
-_TRIMMED = 10
-"""Steps between two calls of ``trim``; a call takes some hundredths of a second."""
+_MEMORY_STEPS = 10
+"""Steps between two calls of ``return_freed_memory``; a call takes some hundredths of a second."""
 
 SAVE_SECONDS = 600.0
 """A checkpoint is also saved when the last one is older than this many seconds, as steps may be long."""
@@ -185,8 +185,8 @@ class BestStepCallback(TrainerCallback):
         """After each step: count it, and evaluate when it is time."""
         self.bar.advance()
         self._note(state.global_step)
-        if state.global_step % _TRIMMED == 0:
-            trim()
+        if state.global_step % _MEMORY_STEPS == 0:
+            return_freed_memory()
         if state.global_step % self.options.eval_steps == 0:
             self.evaluate(state.global_step)
         control.should_training_stop |= bool(self.stopped_by)

@@ -22,9 +22,9 @@ from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.student import (
     SpanEncoderWithLoss,
     grouped_by_passage,
+    keep_readable_questions,
     passage_in_epoch,
     train_student_on,
-    with_read_answers,
 )
 from pairsmith.models.reader import answer, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
@@ -397,7 +397,7 @@ def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
     for places in ((2,), (2, 30)):
         rows = read_generated_questions(behind(tmp_path / "rows.jsonl", *places))
         passages = grouped_by_passage(rows, "answers")
-        known = with_read_answers(encoder.tokens, passages, Silent())
+        known = keep_readable_questions(encoder.tokens, passages, Silent())
         assert [question.question for question in known[0].questions] == ["Who is number 2?"]
         losses.append(float(student(**student.batch(known))["loss"].detach()))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)  # word 30 is not read

@@ -96,7 +96,7 @@ def train_student_on(
         together = options.together if options.negatives == "batch" else None
         student = SpanEncoderWithLoss(encoder, together=together, batch_tokens=options.batch_tokens)
         # Computed once, for the first learning rate.
-        readable = readable or with_read_answers(encoder.tokens, passages, shown)
+        readable = readable or keep_readable_questions(encoder.tokens, passages, shown)
         make_row = partial(passage_in_epoch, readable, options.questions, options.seed)
         answer = partial(answer_with_span_encoder, encoder)
         measure = partial(validation_f1, answer, validation) if validation else None
@@ -109,7 +109,7 @@ def train_student_on(
     )
 
 
-def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Progress) -> PassageStore:
+def keep_readable_questions(tokens: TokenEncoder, passages: PassageStore, progress: Progress) -> PassageStore:
     """The passages, with only the questions whose answer starts or ends in the part that is read.
 
     ``progress`` says how many questions are left out.

@@ -64,7 +64,7 @@ def scored_candidates(
             of_x = NeighbourFile.empty(len(group.x), min(most["x"], len(group.y)), scratch("neighbours-x"))
             of_y = NeighbourFile.empty(len(group.y), min(most["y"], len(group.x)), scratch("neighbours-y"))
             for _, side, first, neighbours in group_runs:
-                add_pass(of_x if side == "x" else of_y, first, neighbours)
+                add_neighbours(of_x if side == "x" else of_y, first, neighbours)
             if settings.verbatim == "drop":
                 x, y = map(_Side, (group.x, group.y), corpora, texts)
                 left_out += keep_pairable((of_x, of_y), (x, y), settings.k)
@@ -76,7 +76,7 @@ def scored_candidates(
     return left_out, unscored
 
 
-def add_pass(file: NeighbourFile, first: int, neighbours: Neighbours) -> None:
+def add_neighbours(file: NeighbourFile, first: int, neighbours: Neighbours) -> None:
     """Add neighbours of consecutive texts, from number ``first`` on; the file keeps the nearest of all."""
     earlier = file.read(first, first + len(neighbours.ids))
     if (earlier.ids >= 0).any():
