@@ -21,7 +21,7 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.encoder import train_encoder_on
 from pairsmith.methods.dino.training_set import make_training_set
-from pairsmith.methods.mining.ranking import best_of_each, ranks, target_agreement
+from pairsmith.methods.mining.ranking import balanced_order, ranks, target_agreement
 from pairsmith.metrics.similarity import cosine_similarity_rows
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
@@ -117,7 +117,7 @@ def chosen(name: str, pairs: pa.Table) -> pa.Table:
         first, second = (encode_texts(encoder, pairs[column].to_pylist()) for column in COLUMNS[:2])
         labels = pairs["score"].to_numpy()
         agreed = target_agreement(ranks(cosine_similarity_rows(first, second).astype(np.float32)), labels)
-        return pairs.take(np.sort(best_of_each(agreed, labels)[:count]))
+        return pairs.take(np.sort(balanced_order(agreed, labels)[:count]))
     return pairs
 
 

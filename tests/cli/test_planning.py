@@ -109,7 +109,7 @@ def test_the_table_sums_up_and_shares_work_among_workers():
     assert lines[0].split() == ["step", "rows", "tokens", "written", "time", "memory", "disk"]
     assert lines[1].split() == ["pairs", "1,200", "56,000", "1", "min", "40", "s", "2.0", "GB", "3.0", "MB"]
     assert lines[3].split() == ["all", "56,000", "2", "min", "04", "s", "2.0", "GB", "3.0", "MB"]
-    assert lines[4] == "the time of all includes 4 s in which the libraries are loaded"
+    assert lines[4] == "the total time includes 4 s in which the libraries are loaded"
     assert lines[5] == "peak disk use during the run, with checkpoints: 13.0 MB"
     assert len(lines) == 6
     # 4 s of starting, 10 s that cannot be shared, 90 s among at most three, and 20 s.

@@ -94,7 +94,7 @@ QuietFlag = Annotated[
 
 
 class _Group(TyperGroup):
-    """A group of commands, whose help has the whole line of help of each."""
+    """A group of commands, whose help shows the first line of each command's help in full."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands in sections; commands that are in no section come last."""

@@ -1,4 +1,4 @@
-"""Entries of a recipe with ``each``: the steps that they stand for."""
+"""Replaces the entries of a recipe with ``each`` by the steps that they stand for."""
 
 from collections.abc import Mapping
 from itertools import product

@@ -39,11 +39,11 @@ def by_step(
 ) -> tuple[Overrides, Overrides, list[str]]:
     """Find the step of each override among a recipe's entries; ``steps`` is the table of the kinds of steps.
 
-    An override that names no step is for the only step whose entry gives the setting a value. If no entry
-    does, it is for the only step that has the setting, and if there is none, for the only step whose setting
-    refers to an earlier step. It is a fault if another override names this step and the setting. An override
-    of all steps (``*``) changes neither a step with an override of its own nor a step whose setting refers to
-    an earlier step.
+    An override that names no step applies to the only step whose entry gives the setting a value; if no entry
+    does, to the only step that has the setting; if no step has it otherwise, to the only step in which the
+    setting refers to an earlier step. A second override that names this step and setting is a fault. An
+    override of all steps (``*``) changes neither the steps with an override of their own nor the steps in
+    which the setting refers to an earlier step.
 
     Returns:
         the overrides of single steps, the overrides that ``*`` makes in each step, and an error message for

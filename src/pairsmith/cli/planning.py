@@ -1,7 +1,8 @@
 """``pairsmith plan``: estimates what a recipe will make and cost before it runs.
 
 Each step is tried on a part of its work, in a process of its own, so that the measured memory does not
-include that of earlier steps. What earlier steps will make does not exist yet, so stand-ins take its place.
+include the memory of earlier steps. What earlier steps will make does not exist yet, so stand-ins take its
+place.
 """
 
 import multiprocessing
@@ -116,7 +117,7 @@ def plan_table(estimates: Mapping[str, Estimate], workers: int, prices: Prices |
     lines = [plain_table(cells)]
     starting = max((cost.starting for cost in estimates.values()), default=0.0)
     if starting >= 1:
-        lines.append(f"the time of all includes {clock(starting)} in which the libraries are loaded")
+        lines.append(f"the total time includes {clock(starting)} in which the libraries are loaded")
     if overall.scratch:
         peak = size_text(overall.disk + overall.scratch)
         lines.append(f"peak disk use during the run, with checkpoints: {peak}")

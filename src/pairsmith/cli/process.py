@@ -28,7 +28,7 @@ _CANNOT_WRITE = {
 
 
 _REFUSED_SECONDS = 30.0
-"""How long the processes of a refused command wait for the first one to say so."""
+"""Seconds that the other processes of a refused command wait, so that the first one can report the error."""
 
 
 @contextmanager
@@ -65,15 +65,15 @@ def errors_as_messages(stopped: str = STOPPED) -> Iterator[None]:
 
 
 def is_first() -> bool:
-    """Whether this is the only process of its command, or the first of those that a launcher started."""
+    """Whether this is the only process of its command, or the first of the processes of a launcher."""
     return "LOCAL_RANK" not in os.environ or os.environ.get("RANK", "0") == "0"
 
 
 def refuse_several(instead: str) -> None:
     """Refuse a command that torchrun or accelerate started several times: only one of them could write.
 
-    ``instead`` says what to do. The first process says it. The others wait until the launcher ends them: it
-    would end the first one, too, if they failed before it.
+    ``instead`` is the advice in the error, which the first process raises. The other processes wait until the
+    launcher ends them: if one of them failed first, the launcher would end the first process, too.
     """
     count = os.environ.get("WORLD_SIZE", "1")
     if "LOCAL_RANK" in os.environ and "MASTER_ADDR" in os.environ and count != "1":
@@ -83,7 +83,7 @@ def refuse_several(instead: str) -> None:
             raise SystemExit(SettingsError.exit_code)
         raise SettingsError(
             f"a launcher such as torchrun started this command {count} times, but only trainings can be "
-            f"shared so; {instead}"
+            f"shared by several processes; {instead}"
         )
 
 
@@ -97,7 +97,7 @@ def _output_fails(number: int) -> bool:
 
 
 def _write_nowhere(*streams: int) -> None:
-    """Discard what is still buffered for these file descriptors, which else causes a traceback at the end."""
+    """Discard what is still buffered for these file descriptors; writing it would fail when Python ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         os.dup2(nowhere, stream)

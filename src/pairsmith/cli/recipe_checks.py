@@ -74,8 +74,8 @@ def figure_faults(planned_steps: "Sequence[PlannedStep]", results: Mapping[str, 
 def labels_of_model(planned: "PlannedStep", planned_steps: "Sequence[PlannedStep]") -> set[str]:
     """The labels that the model of an evaluation will know; empty if they are not known beforehand.
 
-    They are those that the evaluation itself describes, or those of the texts that an earlier
-    ``train-classifier`` reads: of a file, or of the tasks for which earlier steps generate texts.
+    They are the labels that the evaluation itself describes, or the labels of the texts that an earlier
+    ``train-classifier`` reads from a file or from steps that generate texts for a task.
     """
     if planned.kind != "evaluate-classification":
         return set()

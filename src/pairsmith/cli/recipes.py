@@ -177,7 +177,7 @@ def load_recipe(
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads a recipe file, and collects its faults and those of the options that change its settings.
+    """Reads a recipe file, and collects its faults and the faults of options that change its settings.
 
     Attributes:
         file: the recipe file.
@@ -210,7 +210,7 @@ class _Reader:
         ]
         of_one, of_all, messages = by_step(overrides, [entry for _, entry in entries], self.table)
         self.of_options.extend(messages)
-        idle = {setting for _, setting in of_all}  # those without effect in all steps so far
+        idle = {setting for _, setting in of_all}  # without effect in all steps so far
         names: list[str] = []
         planned: list[PlannedStep] = []
         figures: dict[str, str] = {}
@@ -260,7 +260,7 @@ class _Reader:
         return self.table.get(kind) if isinstance(kind, str) else None
 
     def _add_figures(self, keys: KeyPath, entry: Mapping[str, Any], figures: dict[str, str]) -> None:
-        """Add the figures of an entry to those of the entries before it."""
+        """Add the figures of an entry to the figures of the entries before it."""
         of_step = entry.get("results")
         for key, source in (of_step if isinstance(of_step, Mapping) else {}).items():
             if key in figures:
@@ -271,7 +271,7 @@ class _Reader:
             figures[str(key)] = f"{entry['name']}/{source}"
 
     def _add_figures_of_recipe(self, figures: dict[str, str], names: Sequence[str]) -> None:
-        """Add the figures under the recipe's own ``results`` to those of its steps, which are ``names``."""
+        """Add the figures under the recipe's own ``results`` to the figures of its steps ``names``."""
         results = self.file.data.get("results")
         for key, source in (results if isinstance(results, Mapping) else {}).items():
             if not isinstance(source, str):
@@ -286,9 +286,9 @@ class _Reader:
     def _changed(
         self, keys: KeyPath, step: PlannedStep, overrides: Mapping[str, Any], earlier: Sequence[str]
     ) -> PlannedStep:
-        """A step with ``overrides`` of its settings and with the seed, whose values are checked.
+        """``step`` with the values of ``overrides`` and the recipe's seed; faults are collected.
 
-        ``keys`` leads to its entry in the file; ``earlier`` are the names of the steps before it.
+        ``keys`` leads to the step's entry in the file; ``earlier`` are the names of the steps before it.
         """
         values = {**step.values, **overrides}
         options = {setting: f"--set {step.name}.{setting}" for setting in overrides}
@@ -332,7 +332,7 @@ def _of_step(name: str, overrides: Overrides) -> dict[str, Any]:
 
 
 def _with_effect(overrides: dict[str, Any], step: Step, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the overrides by ``*`` that have an effect in a step with these other settings."""
+    """The overrides by ``*`` that have an effect in a step with these other settings."""
     try:
         step.settings.model_validate({**settings, **overrides})
     except ValidationError as error:

@@ -33,9 +33,9 @@ class RunRecord(Settings):
         recipe: the recipe's name.
         description: the recipe's description.
         planned: the names of all steps.
-        afresh: the names of the steps that a call with ``--fresh`` or ``--fresh-step`` named and has still to
-            start over.
-        spent: by step, the seconds that all calls together have worked on it, without calls that were killed.
+        afresh: the names of the steps that ``--fresh`` or ``--fresh-step`` selected, and that have not been
+            started over yet.
+        spent: by step, the seconds that all calls have worked on the step, except calls that were killed.
         steps: the finished steps by name.
     """
 

@@ -1,4 +1,4 @@
-"""Runs a recipe: its steps in order, except those that are already finished, and its table of results."""
+"""Runs a recipe: its steps in order, except finished ones, and its table of results."""
 
 import gc
 import json
@@ -23,7 +23,7 @@ from pairsmith.core.errors import (
     errors_in_other_words,
     known_names_hint,
 )
-from pairsmith.core.model_files import trim
+from pairsmith.core.model_files import return_freed_memory
 from pairsmith.core.paths import MANIFEST, Place, exists, is_folder, place
 from pairsmith.core.progress import InOtherWords, Progress
 from pairsmith.core.settings import Settings
@@ -46,8 +46,8 @@ def run_recipe(
     A step is not run again if an earlier call has finished it with the same settings and inputs, and its
     folder is unchanged. A step that was stopped is continued if it can be. A step is started over if its
     settings are the same, but its input from earlier steps has changed; so is each of ``fresh_steps``, and
-    with ``fresh`` every step. ``before`` is a folder of steps that another recipe has run: what they wrote,
-    and this recipe reads by its path, counts as input from earlier steps.
+    with ``fresh`` every step. ``before`` is a folder in which another recipe has run steps: what this recipe
+    reads there, by path, counts as input from earlier steps.
 
     A figure that a step's files do not hold is reported when the step is finished. The later steps still run,
     and the error is raised after the last one, when the other figures are written.
@@ -113,7 +113,7 @@ def _run_steps(recipe: Recipe, out: Place, progress: Progress, state: "_RunState
                 lock.check(out)
                 state.spend(planned.name, time.monotonic() - started)
         gc.collect()  # else a trainer's reference cycles would keep memory after the step
-        trim()
+        return_freed_memory()
     figures, faults = _figures(recipe, out, state.record)
     write_json(out / RESULTS, figures)
     if faults:
@@ -145,7 +145,7 @@ def _check_evaluation_data(recipe: Recipe, out: Place) -> None:
         if check and not refers:
             labels = labels_of_model(planned, recipe.steps)
             settings = planned.settings(out)
-            if str(planned.values.get("against")).startswith("@"):  # its rows are compared when it is there
+            if str(planned.values.get("against")).startswith("@"):  # compared later, when its folder exists
                 settings = settings.model_copy(update={"against": None})
             with errors_in_other_words(planned.keys()):
                 check(settings, labels)
@@ -156,8 +156,8 @@ def _figures(
 ) -> tuple[dict[str, Any], list[str]]:
     """The recipe's figures from the steps that are finished, and ``seconds``, the time of all steps.
 
-    With ``only``, the figures of the step with this name. Second, a message for each figure that the files of
-    its step do not hold.
+    With ``only``, only the figures of the step with this name. The second result has a message for each
+    figure that the files of its step do not hold.
     """
     figures: dict[str, Any] = {}
     faults = []

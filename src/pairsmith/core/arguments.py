@@ -1,8 +1,8 @@
 """Checks of the arguments of public functions, for the most frequent mistakes of callers.
 
-These are the name of a model or task instead of the loaded object, a single text, a table or a set instead of
-a list of texts, rows of another class, None among texts, numbers that are none or out of bounds, and texts in
-place of True and False.
+The mistakes are: the name of a model or task instead of the loaded object; a single text, a table or a set
+instead of a list of texts; rows of another class; None among texts; numbers of another type or out of bounds;
+and texts instead of True and False.
 """
 
 import math
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _KINDS: dict[Any, tuple[type, str]] = {str: (str, "a text"), float: (Real, "a number")}
-"""For the type of a row's field: the class of its values, and the name of the type in messages."""
+"""By the type of a row's field: the class of its values, and the name of the type in messages."""
 
 
 def check_loaded(value: object, name: str, attribute: str, loader: str) -> None:
@@ -100,7 +100,7 @@ def checked_texts(texts: Iterable[T], name: str, *others: type) -> list[T]:
     Texts of another class that inherits from ``str``, such as numpy's, are converted to ``str``.
 
     Raises:
-        InputError: the argument is not a list of these, or a text is not valid Unicode.
+        InputError: the argument is not a list of such items, or a text is not valid Unicode.
     """
     items = _items(texts, name, "texts")
     for index, item in enumerate(items):
@@ -196,11 +196,11 @@ def _items(values: Iterable[T], name: str, plural: str) -> list[T]:
     if isinstance(values, set | frozenset):
         ordered = "give sorted(…)" if plural == "texts" else "give a list"
         raise InputError(f"{name} must be a list of {plural}; a set has no order: {ordered}")
-    # A mapping would give its keys, and a table the names of its columns.
+    # Iteration would yield the keys of a mapping, and the column names of a table.
     is_table = hasattr(values, "columns")
     if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes) or is_table:
         raise InputError(f"{name} must be a list of {plural}; it is {_kind(values)}{_remedy(values, plural)}")
-    # An array or a column of Arrow would give its own scalars, which are no texts.
+    # Iteration over an Arrow array or column would yield Arrow's scalars, which are no texts.
     return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
 
 

@@ -50,7 +50,7 @@ _SECRETS = re.compile(
 )
 
 _COMMAND_OR_OPTION = re.compile(r"\bpairsmith [a-z][^;\n]*|(?<![\w-])--([a-z][a-z0-9-]*[a-z0-9]|[a-z])")
-"""The text of a whole command, whose options stay as they are, or an option outside of a command."""
+"""Matches a whole command, whose options stay as they are, or an option outside of a command."""
 
 _LONGEST_NAME, _MOST_NAMES = 100, 100
 """The number of characters of a name, and the number of names, that a message shows."""
@@ -157,7 +157,7 @@ class WorkerError(PairsmithError):
 def in_other_words(text: str, words: Mapping[str, str]) -> str:
     """``text`` with options of the command line in the words of a recipe or of Python.
 
-    ``words`` has the replacement of each option by the name of its setting: ``top_p`` for ``--top-p``. Other
+    ``words`` maps the name of a setting (``top_p`` for ``--top-p``) to the replacement of its option. Other
     options, and the options of whole commands in the text, stay as they are.
     """
 

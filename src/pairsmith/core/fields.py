@@ -9,7 +9,7 @@ from pairsmith.core.model_names import DeviceName, DtypeName, PoolingName
 from pairsmith.core.settings import KEPT, MOST_BEAMS, NO_EFFECT, Settings, refuse
 
 _RAY_ADDRESS = re.compile(r"auto|local|(?:ray://)?(?:[^\s/:\[\]]+|\[[\da-fA-F:.]+\]):\d{1,5}")
-"""Addresses that Ray accepts. With others, it says what is wrong only after the step has begun."""
+"""Addresses that Ray accepts; Ray itself would refuse others only after the step has begun."""
 
 Device = Annotated[
     DeviceName,
@@ -194,7 +194,7 @@ class WorkerSettings(Settings):
         default="local",
         description="Where the work runs: on this machine (local), on a Ray cluster (ray), or in several "
         "processes that are started elsewhere, such as the jobs of a Slurm array (array). Each of these "
-        "computes its --rank's share of the shards, and the last one joins them.",
+        "processes makes the share of its --rank, and the last one puts all shares together.",
         json_schema_extra=NO_EFFECT,
     )
     workers: int = Field(

@@ -1,4 +1,4 @@
-"""Reads the records of folders, and names in words what a folder is that was given in place of another."""
+"""Reads the records of folders, and says in words what a folder is, for messages about a wrong folder."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ A_MODEL = "a model"
 def folder_kind(folder: Place) -> str:
     """What an existing folder is, in words, such as "a data set that mine wrote"; empty if it is unknown.
 
-    Errors of a store are not converted, as in ``size_of``.
+    Exceptions while the folder is read are not converted (see ``reaching``).
     """
     for name in RECORDS:
         record = json_object(folder / name)
@@ -50,7 +50,7 @@ def read_record(path: Place) -> dict[str, Any]:
 def json_object(file: Place) -> dict[str, Any]:
     """The object in a JSON file; empty if there is no such file, or if it holds something else.
 
-    Errors of a store are not converted.
+    Exceptions while the file is read are not converted (see ``reaching``).
     """
     if size_of(file) is None:
         return {}

@@ -48,7 +48,7 @@ def is_gguf(model: str) -> bool:
         return model == SMOLLM2
     try:
         return not expanded_path(model).is_dir()
-    except OSError:  # the name is too long for a path, which is told when the file is opened
+    except OSError:  # the name is too long for a path, which is reported later
         return True
 
 
@@ -110,7 +110,7 @@ def _checked_file(model: str) -> Path:
 
 
 def _local_file(model: str) -> Path:
-    """The path that ``model`` is, or the file of the embedded model in its package."""
+    """``model`` as a path, or the file of the embedded model in its package."""
     if model != SMOLLM2:
         if is_url(model):
             raise ModelError(

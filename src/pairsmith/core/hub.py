@@ -16,7 +16,7 @@ HUB_SECONDS = 3.0
 """Seconds within which the Hub has to answer."""
 
 _VALID = 60.0
-"""Seconds after which the Hub is asked again, as a connection may return while a notebook runs."""
+"""Seconds after which the connection is checked again, as it may return while a notebook runs."""
 
 _ALONE = threading.RLock()
 

@@ -46,8 +46,8 @@ _worker: int | None = None
 """The number of this worker process on its machine, from 0; None if this process is not a worker."""
 
 
-def work_as(number: int) -> None:
-    """Set the number of this worker process. Workers get GPUs of their own if the machine has enough."""
+def set_worker_number(number: int) -> None:
+    """Set the number of this worker process, which decides its GPU on a machine with several GPUs."""
     global _worker
     _worker = number
 
@@ -92,9 +92,9 @@ def pick_device(device: str) -> str:
 
 
 def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float16"]:
-    """The number format for the setting ``dtype`` on a device as ``pick_device`` returns it.
+    """The number format for the setting ``dtype`` on ``device``, a result of ``pick_device``.
 
-    For ``auto`` it is bfloat16 if the device has fast instructions for it, else float32.
+    For ``auto`` it is bfloat16 if the device has fast instructions for bfloat16, else float32.
     """
     if dtype not in _DTYPES:
         raise SettingsError(f"dtype must be one of {', '.join(_DTYPES)}, not {dtype!r}")
@@ -104,10 +104,11 @@ def pick_dtype(dtype: str, device: str) -> Literal["float32", "bfloat16", "float
 
 
 def processor_of(device: str) -> str:
-    """The processor behind a device as ``pick_device`` returns it, as far as it decides a model's numbers.
+    """What is known of the processor of a device that affects the numbers that a model computes.
 
-    It is the name of a GPU's model, or the instructions of a CPU for products of numbers: by other ones a
-    model's numbers differ in their last bits, also in the same number format.
+    The result is the name of a GPU's model, or the CPU's instructions for matrix products. On processors with
+    different results, a model's numbers differ in their last bits, even in the same number format. ``device``
+    is a result of ``pick_device``.
     """
     import torch
 
@@ -123,14 +124,15 @@ def processor_of(device: str) -> str:
 def multiplies_fast(dtype: str, device: str) -> bool:
     """Whether a device has fast instructions for products of this 16-bit number format, bfloat16 or float16.
 
-    A CPU without any converts every number; a product then took 7 times as long as in float32. With Intel's
-    AVX-512 instructions for bfloat16 and without AMX, as in some virtual machines, it took 1.8 times as long;
-    with AMD's, half as long. Apple's GPUs were not measured with bfloat16; they are assumed to be slow.
+    A CPU without such instructions converts every number, and a product took 7 times as long as in float32.
+    With Intel's AVX-512 instructions for bfloat16 and without AMX, as in some virtual machines, it took 1.8
+    times as long; with AMD's, half as long. Apple's GPUs were not measured with bfloat16; they are assumed to
+    be slow.
     """
     import torch
 
     if device.startswith("cuda"):
-        available = torch.cuda.is_available()  # if not, the device of another machine with a GPU is meant
+        available = torch.cuda.is_available()  # if not, the device is a GPU of another machine
         return dtype == "float16" or not available or torch.cuda.is_bf16_supported(including_emulation=False)
     if device != "cpu":
         return dtype == "float16"
@@ -232,7 +234,7 @@ def damage(folder: Path) -> str:
     """What is wrong with the first damaged file of a model folder, and what to do; empty if none is damaged.
 
     JSON files have to be JSON, safetensors files as long as their headers say, and all files that a training
-    recorded have to be there, but for the model's card.
+    recorded have to exist, except the model's card.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -255,11 +257,11 @@ def damage(folder: Path) -> str:
 
 
 def check_module_folder(folder: Path, name: str) -> None:
-    """Raise a ``ModelError`` if a folder of sentence-transformers lacks the tokenizer of a transformer in it.
+    """Raise a ``ModelError`` if the transformer in a sentence-transformers folder has no tokenizer.
 
-    Without its files, transformers would make a tokenizer that knows no word. Other modules need no
-    tokenizer. A ``modules.json`` that cannot be read is reported by the library. ``name`` is the model's name
-    as the user gave it.
+    Without the tokenizer's files, transformers would make a tokenizer without a vocabulary. Modules other
+    than transformers need no tokenizer. A ``modules.json`` that cannot be read is reported by the library.
+    ``name`` is the model's name as the user gave it.
     """
     try:
         modules = json.loads((folder / "modules.json").read_bytes())
@@ -303,7 +305,7 @@ def hash_files(folder: Path, files: Iterable[Path]) -> str:
     return f"sha256:{hashlib.sha256(listing.encode()).hexdigest()}"
 
 
-def trim() -> None:
+def return_freed_memory() -> None:
     """Return memory that was freed, and that the C library still holds, to the operating system.
 
     Batches of different lengths leave gaps in memory that are too small for the next batch. Without this, a

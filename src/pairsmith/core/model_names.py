@@ -1,4 +1,4 @@
-"""Names of models: the location of the model with a name, and a revision that identifies its weights.
+"""Names of models: finds the model with a name, and the revision that identifies its weights.
 
 A name is a folder or its URL, a Hub id (``org/name``), ``pairsmith:tiny``, ``embedded:all-minilm-l6-v2``, a
 language model in a GGUF file (``FILE.gguf``, ``org/name:FILE.gguf``, ``embedded:smollm2-135m-instruct``) or,
@@ -230,6 +230,6 @@ def _similar(model: str) -> str:
     others = [*map(str, folders), TINY, MINILM, SMOLLM2, CLOZE]
     names = {
         name.casefold(): name for name in others if name != model
-    }  # a step without CLOZE may be given it
+    }  # ``model`` may be CLOZE, in a step that has no such generator
     nearest = near_names(model.casefold(), names)
     return f"; did you mean {names[nearest[0]]}?" if nearest else ""

@@ -1,7 +1,7 @@
 """Locations of files: local paths, or URLs of stores that fsspec supports (``s3://``, ``gs://``, …).
 
-Both have the methods of ``pathlib.Path``. Files in stores are written in another way (see ``runs.storage``),
-and accessing them raises other errors, which ``reaching`` converts.
+Paths and URLs both have the methods of ``pathlib.Path``. Files in stores are written in another way (see
+``runs.storage``), and access to them raises other errors, which ``reaching`` converts.
 """
 
 import atexit
@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import MissingExtra, PairsmithError, SettingsError, StorageError, first_line
 
-# Otherwise it is imported only for URLs: its imports, fsspec and asyncio, take a fifth of the time of --help.
+# At run time upath is imported only for URLs: it imports fsspec and asyncio, a fifth of the time of --help.
 if TYPE_CHECKING:
     from upath import UPath
 
@@ -96,7 +96,7 @@ def expanded_path(name: str | Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder of reproducible files: ``$PAIRSMITH_CACHE``, or ``pairsmith`` in the user's cache."""
+    """The folder of files that can be made again: ``$PAIRSMITH_CACHE``, or a folder in the user's cache."""
     if chosen := os.environ.get(CACHE_VARIABLE):
         return expanded_path(chosen)
     return expanded_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "pairsmith"
@@ -117,7 +117,7 @@ def same_place(first: Place, second: Place) -> bool:
 
 @contextmanager
 def reaching(where: Place, error: type[PairsmithError]) -> Iterator[None]:
-    """A context in which ``where`` is accessed; exceptions are converted to ``error``, with its message.
+    """A context in which ``where`` is accessed; exceptions are converted to ``error``, which says why.
 
     The clients of stores raise exceptions without a common base class; for local paths only ``OSError`` is
     converted.
@@ -195,8 +195,7 @@ def files_below(folder: Place) -> dict[str, Place]:
     """All files below ``folder`` by their relative names, sorted.
 
     Raises:
-        StorageError: a folder cannot be read, so that its files would be left out; hidden folders that may
-            not be read are left out.
+        StorageError: a folder cannot be read. Hidden folders without read permission are skipped instead.
     """
     if isinstance(folder, Path):
 
@@ -224,7 +223,7 @@ def files_below(folder: Place) -> dict[str, Place]:
 
 
 def remove_files(files: Sequence[Place]) -> None:
-    """Remove files. Those in a store are removed with one call, so they have to be in the same store."""
+    """Remove files. All files in stores are removed with one call, so they have to be in the same store."""
     remote = [file for file in files if not isinstance(file, Path)]
     for file in files:
         if isinstance(file, Path):

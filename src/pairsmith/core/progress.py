@@ -17,7 +17,8 @@ Say = Callable[[str], None]
 _WARM_SECONDS = 10.0
 _WARM_UNITS = 3
 _WARM_SHARE = 0.05
-"""No time left is shown in the first seconds and for the first units, whose rate includes loading."""
+"""The time left is shown only after this many seconds, this many units, and this share of all units: until
+then, loading distorts the rate."""
 
 
 @dataclass
@@ -53,7 +54,7 @@ class ProgressTask:
         parts = [f"{self.label}: {self.done:,}/{self.total:,} {self.unit}"]
         if self.total:
             parts.append(f"{100 * self.done / self.total:.0f} %")
-        if rate:  # not before this run has done a unit: all may have been done by an earlier one
+        if rate:  # 0 until this run has done a unit: an earlier run may have done all units
             parts.append(f"{rate:,.1f}/s" if rate >= 1 else f"{60 * rate:,.1f} a minute")
         representative = self.done - self.skipped >= max(
             _WARM_UNITS, _WARM_SHARE * (self.total - self.skipped)
@@ -102,8 +103,8 @@ class Progress:
         """Write the address of a page that was just started, including its token, which is not hidden.
 
         The line is written also with ``--quiet``, and also to a file if the output is redirected. This
-        program made the token, and it is valid only until the program ends. Do not pass other secrets, such
-        as passwords in a path.
+        program made the token, which is valid only until the program ends. Do not pass other secrets, such as
+        passwords in a path.
         """
         self._write_line(text)
 
@@ -176,7 +177,7 @@ class _AboveBar(logging.Handler):
 
 
 class InOtherWords(Progress):
-    """Passes messages on to another progress, with other names for options, as a recipe has keys for them."""
+    """Passes messages on to another ``Progress``, with options renamed, such as to the keys of a recipe."""
 
     def __init__(self, progress: Progress, words: Mapping[str, str]) -> None:
         self._progress, self._words = progress, words

@@ -34,7 +34,7 @@ MOST_BEAMS = 1_000
 class Settings(BaseModel):
     """Base class of settings models: frozen, and without unknown keys."""
 
-    # Validators are built at first use, as `pairsmith --help` loads twenty-five models and uses no validator.
+    # Validators are built at first use: `pairsmith --help` loads all settings models and uses no validator.
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
     def deciding(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Settings(BaseModel):
         return self.model_dump(mode="json", include=self._marked("decides_rows"))
 
     def not_default(self) -> dict[str, Any]:
-        """The settings that decide the result, by name, except those that have their default values.
+        """The settings that decide the result, by name, except settings with their default values.
 
         ``model`` and the settings of ``in_command`` are included unless they are empty.
         """

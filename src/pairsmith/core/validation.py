@@ -52,8 +52,8 @@ def refuse_options_of_steps(function: str, options: Iterable[str]) -> None:
     """Raise a ``SettingsError`` for options without effect in a public function, which has no folder."""
     if refused := sorted(_OF_STEPS.intersection(options)):
         raise SettingsError(
-            f"{function}: only a training with a folder has {', '.join(refused)}; use its command, or leave "
-            "it out"
+            f"{function}: only a training with a folder has {', '.join(refused)}; use the command, or leave "
+            f"{'it' if len(refused) == 1 else 'them'} out"
         )
 
 

@@ -23,7 +23,7 @@ _ADVICE = {
     "mapping values are not allowed": "; a value with a colon needs quotation marks, or a block after |-",
     "'\\t'": "; indent with spaces, not tabs",
 }
-"""What to do about PyYAML's commonest complaints, by a part of each."""
+"""Advice on PyYAML's most frequent errors, by a part of the error's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def read_yaml(path: Path, error: type[UserError]) -> YamlFile:
 
 @contextmanager
 def _yaml_faults(path: Path, text: str, error: type[UserError]) -> Iterator[None]:
-    """Raise ``error`` in place of PyYAML's errors, with the line in ``text``, the file's, and advice."""
+    """Raise ``error`` in place of PyYAML's errors, with advice and the line in ``text``, the file's text."""
     try:
         yield
     except yaml.MarkedYAMLError as fault:
@@ -102,7 +102,7 @@ def _yaml_faults(path: Path, text: str, error: type[UserError]) -> Iterator[None
         ) from None
     except RecursionError:
         raise error(f"{path}: its lists or mappings are nested too deeply; nest them less") from None
-    except ValueError as fault:  # PyYAML does not convert these, e.g. for the date 2021-13-41
+    except ValueError as fault:  # PyYAML lets some errors pass, e.g. for the date 2021-13-41
         raise error(f"{path}: not valid YAML: {fault}; put quotation marks round the value") from None
 
 

@@ -80,9 +80,9 @@ class BertScorer:
     def batch_scores(self, features: Mapping[str, Tensor], layers: Sequence[int]) -> Tensor:
         """The BERTScore F of n pairs with each of ``layers``: ``(layers, n)`` float32, at most 1 (Q8).
 
-        ``features`` are those of the pairs; the layers are numbers from 0 to ``encoder.layers``. Gradients
-        are propagated to the encoder, as fine-tuning needs them (Q9). A score is NaN if the encoder's vectors
-        are not finite.
+        ``features`` are the features of the pairs; the layers are numbers from 0 to ``encoder.layers``.
+        Gradients are propagated to the encoder, as fine-tuning needs them (Q9). A score is NaN if the
+        encoder's vectors are not finite.
         """
         by_layer = self.encoder.states(features)
         states = torch.stack([by_layer[layer] for layer in layers])  # (layers, 2 · n, longest, d)

@@ -1,6 +1,6 @@
 """Percentile bootstrap intervals of correlations, means, sums and measures of tables of counts.
 
-Also the standard error of a mean over repetitions.
+The module also computes the standard error of a mean over repetitions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +70,7 @@ def rounded_interval(limits: tuple[float, float] | None) -> list[float] | None:
 def mean_draws(figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int) -> dict[str, Float64s]:
     """The means over bootstrap resamples of n rows, ``(bootstrap,)`` float64 for each name.
 
-    Each resample draws n rows with replacement, the same ones for all names.
+    Each resample draws n rows with replacement, the same rows for all names.
 
     Args:
         figures: for each name, the figures of the same n rows, n >= 1.

@@ -78,7 +78,7 @@ def f1_draws(counts: F1Counts, *, draws: int, rng: np.random.Generator) -> Float
 
     ``counts``, ``(n, ..., 3)``, are what each row adds to the counts of ``f1_of_counts``: a row is a pair of
     texts (Q9), or a sentence with all its entities (Q10). Each resample draws n rows with replacement, the
-    same ones for all figures, sums their counts, and computes F1 from the sums.
+    same rows for all figures, sums their counts, and computes F1 from the sums.
     """
     return f1_of_counts(resampled_sums(counts, draws=draws, rng=rng))
 

@@ -1,11 +1,11 @@
 """Dataset folders: shards, fingerprints, atomic commits and data set cards.
 
-A step that makes rows calls ``FolderWriter.start``, ``commit`` for each shard, and ``finish``. These use:
+A step that makes rows calls ``FolderWriter.start``, ``commit`` for each shard, and ``finish``. The modules:
 
     writer.py     the order of all writes: shards, journal, manifest, card
     claim.py      ``Run``, which says where a step writes; refuses a folder that holds other work
-    identity.py   what decides the rows, its fingerprint, and how two runs differ
-    lock.py       one process at a time writes to a folder; lease.py does so in stores and across machines
+    identity.py   what decides a run's rows, the run's fingerprint, and how two runs differ
+    lock.py       locks, so that one process at a time writes to a folder; lease.py has locks for stores
     journal.py    which shards are finished while a run is unfinished
     existing.py   checks and repairs what an earlier run left, and copies what ranks of an array job made
     storage.py    atomic writes, scratch files and hashes

@@ -1,7 +1,7 @@
 """Array jobs: many processes (ranks), each of which makes its share of a step's shards.
 
 Slurm, PBS and Kubernetes start such processes. The ranks communicate only by a shared folder. The rank that
-is ready last puts the shares of all ranks together.
+finishes last copies the shares of all ranks into the job's folder.
 """
 
 import json
@@ -37,7 +37,8 @@ def rank_of(settings: WorkerSettings) -> Rank | None:
 def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank: Rank, run: Run) -> None:
     """Make the share of ``rank``; if all other ranks have finished theirs, also put the shares together.
 
-    ``work`` runs the step. It is called with the rank's own folder, and in the last rank with ``run.out``.
+    ``work`` runs the step. Every rank calls it for the rank's own folder; the rank that finishes last calls
+    it again for ``run.out``.
     """
     if run.fresh:
         raise SettingsError(f"--fresh does not go with --executor array; remove {run.out} to start over")
@@ -53,7 +54,7 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     repairs = job_manifest is not None and job_manifest.has_finished(share)
     if missing and not repairs:
         state = f"not finished yet: {few_numbers(missing)}"
-        # Their shares may be of work that has grown since.
+        # A missing rank may have finished its share of earlier work, before inputs or settings were changed.
         if differing := [number for number in missing if shares[number] is not None]:
             state += f" (other inputs or settings: {few_numbers(differing)}; start them again with these)"
         run.progress.say(f"rank {rank.number} of {rank.size} has made its share; {state}")
@@ -71,10 +72,10 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
 def _make_share(work: Callable[[Any, Run], object], settings: WorkerSettings, run: Run) -> str | None:
     """Make the share of ``run.rank`` in ``run.out``, and mark it as finished.
 
-    The work is begun even if the share is finished, so that other settings are refused and added inputs seen.
-    The result is the fingerprint of the work, or None if the shares of all ranks were put together before.
-    While another process copies the finished share, this one cannot begin, and the result is the fingerprint
-    of that share.
+    The step is run even if the share is finished, so that changed settings are refused and new inputs
+    noticed. The result is the fingerprint of the work, or None if the shares of all ranks were put together
+    before. If this rank cannot begin because another process is copying its finished share, the result is the
+    fingerprint of the finished share.
 
     Raises:
         BusyError: another process is making the share.

@@ -1,7 +1,8 @@
 """The licences and citations of the models and data that a step uses, as far as they are known locally.
 
-The record of a model or data set that pairsmith made lists its sources. For others they are read from the
-card (README.md), as the Hub uses it; for a Hub id, from the card in the local cache. Nothing is downloaded.
+The record of a model or data set that pairsmith made lists its sources. The licence and citations of other
+models and data sets are read from their cards (README.md, in the Hub's format); for a Hub id, from the card
+in the local cache. Nothing is downloaded.
 """
 
 import json
@@ -34,7 +35,7 @@ _BIBTEX = re.compile(r"```[a-z]*\s*\n(\s*@\w+\s*\{.*?)```", re.DOTALL)
 _CITED = re.compile(r"^#+[^\n]*\bcit[^\n]*\n(.*?)(?=^#|\Z)", re.DOTALL | re.MULTILINE | re.IGNORECASE)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
 _LONGEST = 2000
-"""Longer citations are ignored, in characters."""
+"""Largest length of a citation in characters; longer citations are ignored."""
 _MOST = 5
 """Largest number of citations that are read from one card."""
 
@@ -50,7 +51,7 @@ _SMOLLM2_PAPER = (
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The models and data that something was made with, and the works that they ask to cite."""
+    """The models and data that rows or weights were made with, and the works to cite for these."""
 
     credits: tuple[Attribution, ...] = ()
     citations: tuple[str, ...] = ()
@@ -59,7 +60,7 @@ class Sources:
 def sources_of(
     *, models: Iterable[str] = (), data: Iterable[str | Place] = (), papers: Iterable[str] = ()
 ) -> Sources:
-    """The models and data that a step uses; in place of those that pairsmith made, their own sources.
+    """The models and data that a step uses; any of them that pairsmith made is replaced by its own sources.
 
     ``models`` and ``data`` are names, paths or URLs; ``papers`` are further works to cite, which come first.
     Each source and each citation is listed once.
@@ -85,7 +86,7 @@ def model_display_name(name: str | Place) -> str:
 
 
 def displayed_options(settings: Settings) -> str:
-    """The options that repeat a step, for its card: files, folders and servers by their display names."""
+    """The options that repeat a step, for its card; files, folders and servers have their display names."""
     words = []
     for name, value in settings.not_default().items():
         option = option_name(name)

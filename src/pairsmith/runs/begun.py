@@ -27,9 +27,9 @@ class _Sharded(Protocol):
 def shard_size_of(settings: _Sharded, run: Run, count: int) -> int:
     """The number of items of each shard.
 
-    It is the setting if that is given, else the size with which the work in the folder was begun, else a size
-    that suits ``count`` items. All ranks of an array job get the same size, as they count the same items and
-    see the same folders.
+    It is ``settings.shard_size`` if that is set, else the shard size of the work that was begun in the
+    folder, else a size that suits ``count`` items. All ranks of an array job get the same size, as they count
+    the same items and see the same folders.
     """
     if settings.shard_size is not None:
         return settings.shard_size
@@ -44,7 +44,7 @@ def shard_size_of(settings: _Sharded, run: Run, count: int) -> int:
 def begun_with(folder: Place, name: str) -> object:
     """The value of the setting ``name`` of the work that was begun in ``folder``; None without such work."""
     settings: object = None
-    # Faults of a record are reported when the folder is claimed, or repaired from the journal.
+    # A damaged record is ignored here: when the folder is claimed, it is reported or restored.
     with suppress(PairsmithError), reaching(folder, FolderError):
         settings = (record_of(folder) or {}).get("settings")
     with suppress(PairsmithError), reaching(folder, FolderError):

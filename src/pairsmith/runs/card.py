@@ -20,9 +20,9 @@ _SOURCE = "the place where it comes from"
 _MANY_LABELS = 30
 """A table of the labels is shown for at most this many."""
 _EXAMPLES = 3
-"""Number of rows that are shown."""
+"""Number of rows that a card shows as examples."""
 _READ_OF_CELL = 10_000
-"""A cell shows 200 characters of a text; at most this many are searched for line breaks and spaces."""
+"""Number of characters of a text that are read for a table cell, which shows at most 200 characters."""
 _SIZES = (
     (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
     (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"), (10**11, "10B<n<100B"),
@@ -98,7 +98,7 @@ class Card:
 def render_card(card: Card, folder: DatasetFolder, schema: pa.Schema, options: str = "") -> str:
     """The README.md of ``folder``, whose rows have ``schema``: metadata for the Hub, then the card's text.
 
-    ``options`` are those of the command that made the rows; without them, no command is shown.
+    ``options`` are the options of the command that made the rows; without options, no command is shown.
     """
     written = pa.schema([column for column in schema if column.name not in card.kept])
     sections = [

@@ -39,7 +39,7 @@ class Run:
     Attributes:
         out: the folder to write to.
         progress: shows messages and progress bars.
-        fresh: whether to start over what an earlier run left in ``out``.
+        fresh: whether to replace what an earlier run left in ``out``, instead of continuing it.
         on_begun: called once ``out`` is recorded as this run's folder; from then on, the same step without
             ``fresh`` continues the work.
         kept: whether the user gave a folder; if not, nothing is written.
@@ -105,8 +105,8 @@ def claim(
         identity: the work to be done.
         record: file name of the step's record.
         read: reads the record from the folder; raises a ``FolderError`` if pairsmith did not write it.
-        extends: called with a record of other work; whether the work to be done includes all of that work,
-            so that it can be kept.
+        extends: called with a record of other work; returns whether the work to be done includes all of the
+            other work, so that finished rows can be kept.
 
     Returns:
         the record, or None if the folder has none.
@@ -205,7 +205,7 @@ def refuse_foreign(out: Place, record: str) -> None:
 def _reusable_parts(out: Place, earlier: Manifest) -> list[str]:
     """The names of the subfolders of a step's work that may be used again when the step starts over.
 
-    A part that depends on all settings and inputs of the step is always made again, so it is not among them.
+    A part that depends on all settings and inputs of the step is always made again, so its name is left out.
     """
     names = []
     for folder in inside(out):

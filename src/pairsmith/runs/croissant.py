@@ -49,7 +49,7 @@ _OTHER_WORDS: JSONLD = {
     "sc": "https://schema.org/",
 }
 _CONTEXT = dict(sorted((_OTHER_WORDS | {word: f"cr:{word}" for word in _OWN_WORDS}).items()))
-"""The specification's context in full: readers take a different one for another dialect."""
+"""The full context of the specification: readers take any other context for another dialect."""
 
 _TYPES = {
     pa.string(): "sc:Text", pa.large_string(): "sc:Text", pa.bool_(): "sc:Boolean",
@@ -84,7 +84,7 @@ def describe(manifest: Manifest, schema: pa.Schema, *, repo: str = "", endpoint:
         "name": about.title or f"Rows by {manifest.step}",
         "description": about.description or f"Rows that the step {manifest.step} of pairsmith wrote.",
         "license": _licences(manifest),
-        "version": f"1.0.0+{content[:12]}",  # another one for other files
+        "version": f"1.0.0+{content[:12]}",  # changes when the files change
         "keywords": ["pairsmith", manifest.step],
         "distribution": [
             *(_file(file) for members in sets.values() for file in members),
@@ -222,7 +222,7 @@ def _plain(identifier: str, name: str, kind: pa.DataType) -> JSONLD:
 
 
 def _type(kind: pa.DataType) -> str:
-    """Croissant's name of a column's type; a type that it does not know is given as text."""
+    """Croissant's name of a column's type; a type without a name in Croissant is described as text."""
     if pa.types.is_timestamp(kind):
         return "sc:DateTime"
     if pa.types.is_date(kind):

@@ -25,8 +25,8 @@ class Estimate:
     """The estimate for one step on this machine."""
 
     seconds: float  # run time with the workers in the settings, once the libraries are loaded
-    memory: int = field(default_factory=peak_memory)  # bytes that its processes together need at most
-    disk: int = 0  # bytes that remain on the disk
+    memory: int = field(default_factory=peak_memory)  # peak memory of all its processes together, in bytes
+    disk: int = 0  # bytes of its results, which remain on the disk
     rows: Mapping[str, int] = field(default_factory=dict)  # rows that it makes, by split
     scratch: int = 0  # further bytes that it needs on the disk until it is finished
     tokens: int = 0  # tokens that a language model generates
@@ -39,16 +39,16 @@ class Estimate:
     base: str = ""  # the model that a training starts from, which stands in for the trained one
     starting: float = 0.0  # seconds to load the libraries
     encoding: float = 0.0  # seconds of the run time in which a corpus is encoded
-    vectors: str = ""  # what decides the vectors of this corpus that the step keeps; empty if it keeps none
+    vectors: str = ""  # identifies the vectors that the step keeps of this corpus; empty if it keeps none
 
     def rows_of(self, split: str | None = None) -> int:
         """The number of rows of a split, or of all splits."""
         return sum(self.rows.values()) if split is None else self.rows.get(split, 0)
 
     def with_kept_vectors(self, share: float) -> Self:
-        """The estimate if an earlier step or run keeps this share of the corpus's vectors, 0 to 1.
+        """The estimate if an earlier step or run has stored this share (0 to 1) of the corpus's vectors.
 
-        These vectors are only read.
+        The step then reads these vectors instead of encoding texts.
         """
         read = share * self.encoding
         return replace(
@@ -70,8 +70,8 @@ class Estimate:
 def total(estimates: Iterable[Estimate]) -> Estimate:
     """The estimate of steps that run one after the other and keep their results.
 
-    Its ``memory`` is the largest of all steps, its ``scratch`` what they need beyond their results at the
-    fullest moment. It has no rows.
+    ``memory`` is the largest of all steps. ``scratch`` is how many bytes the disk needs beyond all results at
+    its fullest moment. ``rows`` is empty.
     """
     steps = list(estimates)
     disk = peak_disk = 0
@@ -99,6 +99,6 @@ SHARD_BYTES = 1_400
 """Approximate number of bytes that each shard adds to manifest, log and journal."""
 
 
-def plan_little(settings: Settings, before: Before) -> Estimate:  # noqa: ARG001 - as for every planner
+def plan_tool(settings: Settings, before: Before) -> Estimate:  # noqa: ARG001 - as for every planner
     """The fixed estimate of a tool, which takes about a second; nothing is run for it."""
     return Estimate(seconds=1.0, disk=FOLDER_BYTES)

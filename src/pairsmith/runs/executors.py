@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from pairsmith.core.errors import PairsmithError, WorkerError, counted
 from pairsmith.core.fields import ExecutorName, WorkerSettings
-from pairsmith.core.model_files import work_as
+from pairsmith.core.model_files import set_worker_number
 from pairsmith.core.progress import Say
 from pairsmith.runs.work import Advance, Done, Load, LostItem, R, W, Waiting, Work, Worker, work_through
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext, SpawnContext
 
 _JOIN_SECONDS = 2.0
-"""Seconds that a process has to end before it is killed."""
+"""Seconds that a process has for ending by itself before it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +111,10 @@ _LARGE = ("torch", "transformers", "sentence_transformers")
 def processes_for(load: Load[Any, Any]) -> "SpawnContext | ForkServerContext":
     """How worker processes are started: without this process's state, and if possible without slow imports.
 
-    On Linux, a fork server imports those of the large libraries that this process has imported, and every
-    worker starts as a copy of the fork server, in which nothing was computed. If a library has looked for a
-    GPU, copies of the process cannot use that GPU; so with a torch built for GPUs, each worker starts as a
-    new Python process.
+    On Linux, a fork server imports the large libraries that this process has imported, and every worker
+    starts as a copy of the fork server, in which nothing was computed. If a library has looked for a GPU,
+    copies of the process cannot use that GPU; so with a torch built for GPUs, each worker starts as a new
+    Python process.
     """
     torch = sys.modules.get("torch")
     if sys.platform != "linux" or (torch and (torch.version.cuda or torch.version.hip)):
@@ -201,7 +201,7 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict
     still has those from when the first worker was started.
     """
     _set_up_worker(environment)
-    work_as(index)
+    set_worker_number(index)
     lock = threading.Lock()
 
     def send(kind: str, value: Any = None) -> None:
@@ -262,7 +262,7 @@ def how_it_ended(process: BaseProcess) -> str:
 
 @contextmanager
 def ignoring_interrupts() -> Iterator[None]:
-    """Make processes started in this context ignore Ctrl-C, which reaches them, too; they are ended later."""
+    """Make processes started in this context ignore Ctrl-C, as the main process handles it and ends them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

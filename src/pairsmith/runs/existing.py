@@ -57,7 +57,7 @@ def entries_of(manifest: Manifest, journal: Journal) -> dict[int, ShardEntry]:
     """The finished shards of a folder: listed in its manifest when it is complete, else in its journal."""
     if manifest.complete:
         return {entry.shard: entry for entry in manifest.shards}
-    # A line of another run comes from a writer that had lost the folder and did not know it yet.
+    # A line of another run was added by a process that had lost the folder and did not know this yet.
     run = run_of(manifest.base)
     return {number: entry for number, entry in journal.entries.items() if entry.run == run}
 
@@ -140,7 +140,7 @@ def share_in_job_folder(run: Run, rank: Rank, base: str) -> tuple[dict[int, Shar
 
     Shards that have changed since they were written are left out; the manifest is None if there are any. If
     the folder has other work or none, the result is ``({}, None)``. ``run`` is the run of the rank; ``base``
-    is what stays the same of its identity when the work grows.
+    identifies its work apart from inputs and settings that may grow (``Identity.base``).
     """
     folder = run.job_folder
     with suppress(FolderError):
@@ -168,8 +168,8 @@ def refuse_job_folder(run: Run, identity: Identity, extends: Callable[[Place, Ma
 def refuse_other_ranks(run: Run, identity: Identity, base: str) -> None:
     """Raise ``OtherWorkError`` if another rank's share was begun with other settings or inputs.
 
-    Such shares could never be put together. ``run`` is the run of a rank; ``base`` is what stays the same of
-    ``identity`` when the work grows, as shares may grow one after the other.
+    Such shares could never be put together. Shares whose ``base`` (``Identity.base``) is equal are allowed:
+    the work may have grown, and ranks extend their shares one after the other. ``run`` is the run of a rank.
     """
     for folder in rank_folders(run.job_folder):
         if folder != run.out and size_of(folder / MANIFEST) is not None:
@@ -193,16 +193,16 @@ def _other_share(run: Run, folder: Place, other: Manifest, identity: Identity) -
 def locked_shares(
     run: Run, identity: Identity, extends: Callable[[Place, Manifest], bool]
 ) -> Iterator[list[tuple[Place, Manifest]]]:
-    """A context in which no rank can write a share for ``run.out``; it has the folders and their manifests.
+    """A context in which no rank can write its share; it yields the folders of ranks and their manifests.
 
-    If the step starts over, the folders of all ranks are removed instead: a share of other work that is left
+    If the step starts over, the folders of all ranks are removed instead: a share of earlier work that stayed
     would be refused when the new work is continued.
 
     Args:
         run: the run that writes to the job's folder.
         identity: its work.
-        extends: called with a rank's folder and its manifest of other work; whether the work of ``run``
-            includes all of that work.
+        extends: called with a rank's folder and its manifest of other work; returns whether the work of
+            ``run`` includes all of the other work.
 
     Raises:
         BusyError: a rank is still running.
@@ -220,7 +220,8 @@ def locked_shares(
         locked.append(folder)
 
     try:
-        list(several(lock_folder, folders))  # together, as each may have to be watched for half a minute
+        # All at once, as it can take half a minute to see whether the lease of a folder is stale.
+        list(several(lock_folder, folders))
         if anew:
             list(several(remove_rank_folder, folders))
         shares = []
@@ -272,7 +273,7 @@ def copy_share(
 def remove_rank_folders(run: Run, finished_manifest: Manifest) -> None:
     """Remove the folders of ranks that are not running, after the work of ``run.out`` was finished.
 
-    Meanwhile, ranks may have been started to add to it; their shards are kept.
+    Ranks that were started meanwhile to add to the work keep their shards.
     """
 
     def remove(folder: Place) -> None:
@@ -289,7 +290,7 @@ def remove_rank_folders(run: Run, finished_manifest: Manifest) -> None:
 
 def _has_shards_to_add(folder: Place, finished_manifest: Manifest) -> bool:
     """Whether a rank's folder has shards of other work than the finished one, or may have some."""
-    with suppress(PairsmithError), reaching(folder, StorageError):  # if the folder cannot be read, it may
+    with suppress(PairsmithError), reaching(folder, StorageError):  # True if it is unreadable
         try:
             manifest = read_manifest(folder) if size_of(folder / MANIFEST) is not None else None
         except DamagedError:
@@ -304,7 +305,7 @@ def _has_shards_to_add(folder: Place, finished_manifest: Manifest) -> bool:
 def remove_rank_folder(folder: Place) -> None:
     """Remove the folder of a rank that this process has locked.
 
-    The manifest comes last: if the process is killed in between, nobody takes the rest for foreign files.
+    The manifest is removed last: if the process is killed before that, pairsmith still recognises the folder.
     """
     with storage_errors(folder):
         if isinstance(folder, Path):

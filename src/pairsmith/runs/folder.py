@@ -129,7 +129,7 @@ class DatasetFolder:
         return FolderError(f"{self.path} has no split {split!r}; {known_names_hint(str(split), self.splits)}")
 
     def _files(self, split: str) -> list[FileEntry]:
-        # A folder may have other splits alone; steps read its training rows as none.
+        # A folder may have only other splits; reading its training rows then yields no rows.
         if split not in (*self.splits, "train", REJECTS):
             raise self._no_split(split)
         return [file for file in self.manifest.shard_files if file.split == split]
@@ -143,7 +143,7 @@ class DatasetFolder:
 
     @contextmanager
     def _open(self, file: FileEntry, columns: Sequence[str] | None) -> Iterator[Any]:
-        """A context with one of the files, open.
+        """A context with one of the folder's Parquet files, opened.
 
         A ``FolderError`` is raised unless the file has as many rows as the manifest lists, and the columns of
         the folder's first file, with ``columns`` among them.

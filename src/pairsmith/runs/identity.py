@@ -1,4 +1,4 @@
-"""The identity of a run: what decides its rows, the fingerprint of it, and how two identities differ."""
+"""The identity of a run, which is what decides its rows; its fingerprint, and how two identities differ."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -101,7 +101,7 @@ def differences(earlier: Manifest, identity: Identity) -> list[str]:
 def only_adds(earlier: Manifest, identity: Identity, growing: Collection[str]) -> bool:
     """Whether ``identity`` may include all the work of the earlier run, and more.
 
-    That holds if the two differ only in the inputs and in ``growing`` settings that have increased
+    The result is True if the two differ only in the inputs and in ``growing`` settings that have increased
     (None stands for no limit). The step has to check whether the inputs have only grown.
     """
     if earlier.base != identity.base(growing):

@@ -48,7 +48,7 @@ class Journal:
 
     def __init__(self, out: Place) -> None:
         self.entries: dict[int, ShardEntry] = {}  # the last line of each shard
-        self.bad = 0  # number of invalid lines, such as cut ones; their shards count as unfinished
+        self.bad = 0  # number of invalid lines, such as incomplete lines; their shards count as unfinished
         self._folder = out / JOURNAL
         self._run = out / MANIFEST_COPY
         self._number = 0
@@ -128,7 +128,7 @@ class Journal:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """A context in which Python does not search for garbage: it would search all entries, again and again."""
+    """A context without garbage collection, which would go through all entries again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,9 +1,9 @@
 """A lease, which lets only one process write to a folder in a store: stores have no locks.
 
 The file ``lease.json`` names the process that writes, its owner, which rewrites the file every few seconds
-with a higher count. A second process that wants to write looks at the count every second; no clock matters.
-If the count stays the same for ``STALE_SECONDS`` of looks, the lease is stale and is removed. An owner on the
-same machine that has ended is detected at once.
+with a higher count. A second process that wants to write reads the count every second, so the clocks of
+machines do not matter. If the count stays the same for ``STALE_SECONDS``, the lease is stale and is removed.
+An owner on the same machine that has ended is detected at once.
 """
 
 import atexit
@@ -30,7 +30,7 @@ RENEW_SECONDS = 10.0
 STALE_SECONDS = 35.0
 """A lease that was not renewed for this long is stale."""
 _LOOK_SECONDS = 1.0
-"""Seconds between two looks at another process's lease."""
+"""Seconds between two reads of another process's lease."""
 _SETTLE_SECONDS = 2.0
 """Seconds to wait until another process's write or removal is visible, and its own check is done."""
 _RELEASE_SECONDS = 2.0
@@ -66,8 +66,8 @@ class Lease:
         atexit.register(self.release)
 
     def holds(self) -> bool:
-        """Whether this process still holds the folder: read from the store, as the machine may have slept."""
-        # Not while it is renewed: in stores that do not put a file at once, half of one could be read.
+        """Whether this process still holds the folder; the lease is read, as the machine may have slept."""
+        # Not during a renewal: a store that writes files piece by piece could return half of the lease.
         with self._guard, reaching(self._file.parent, StorageError):
             self._lost = self._lost or _read(self._file).get("owner") != self._owner
         return not self._lost
@@ -143,8 +143,8 @@ def live(folder: Place) -> bool:
     """Whether a process is probably writing to ``folder``, for status reports.
 
     The time in the lease is compared with this machine's clock, so clocks that differ by more than
-    ``STALE_SECONDS`` give a wrong answer: a lease of the future counts as stale, or else that of a process
-    that was killed could count as live for hours.
+    ``STALE_SECONDS`` give a wrong answer: a lease with a time in the future counts as stale, as otherwise the
+    lease of a killed process could count as live for hours.
     """
     try:
         about = json.loads((folder / LEASE).read_bytes())
@@ -163,7 +163,8 @@ def _wait_until_free(file: Place, say: Say) -> None:
             f"{name} was writing to {file.parent}; "
             f"waiting up to {STALE_SECONDS:.0f} s to see whether it is still running"
         )
-        # Looks are counted, not time: while a file system does not answer, its owner cannot renew it either.
+        # Reads are counted, not seconds: while the file system does not answer, the owner cannot renew
+        # either.
         for _ in range(math.ceil(STALE_SECONDS / _LOOK_SECONDS)):
             time.sleep(_LOOK_SECONDS)
             now = _read(file)
@@ -200,7 +201,7 @@ def _gone(about: dict[str, Any]) -> bool:
     if not machine["boot"] or any(about.get(key) != machine[key] for key in ("host", "boot")):
         return False
     if about.get("pid") == os.getpid():
-        return about.get("owner") not in _owners  # else an earlier process had the same process id
+        return about.get("owner") not in _owners  # else the owner was an earlier process with this id
     try:
         os.kill(int(about["pid"]), 0)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
 """Locks, which let only one process write to a folder: a second one gets an error.
 
 On a disk the folder itself is locked, so no lock file is left behind, and the system releases the lock when
-the process ends in any way. Other machines do not see this lock of a folder on a network file system, so
-there a lease is added; in a store, a lease takes the place of the lock. On Windows there is no protection.
+the process ends in any way. On a network file system other machines do not see this lock, so a lease is
+added; in a store, a lease takes the place of the lock. On Windows there is no protection.
 """
 
 import errno
@@ -27,14 +27,14 @@ _MOMENT = 0.2
 """Seconds after which a lock is tried a second time."""
 
 _REMOVED = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
-"""The errors of a path whose folder is gone; ESTALE: it was removed by another machine."""
+"""The error numbers of a path whose folder is gone; ESTALE: another machine removed the folder."""
 
 _MOUNTS = Path("/proc/self/mountinfo")
 NETWORK = {
     "9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4", "ocfs2",
     "orangefs", "panfs", "pvfs2", "smb3", "smbfs", "virtiofs", "wekafs",
 }  # fmt: skip
-"""Linux's names of file systems that several machines can mount; those by FUSE are taken for such, too."""
+"""Linux's names of file systems that several machines can mount. FUSE file systems count as such, too."""
 
 # A second run in the same process takes over the lock of the first one, so that a step that failed can be run
 # again in a notebook or a test.
@@ -86,7 +86,7 @@ def _lock(folder: Path) -> bool:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(_MOMENT)  # another process may hold the lock for an instant only, in `is_held`
+            time.sleep(_MOMENT)  # another process may hold the lock only for an instant, in `is_held`
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
@@ -117,7 +117,7 @@ def on_network(folder: Path) -> bool:
 
 
 def _holds(folder: Path) -> bool:
-    """Whether this process holds the lock of ``folder``, and not of a folder that was removed meanwhile."""
+    """Whether this process has locked ``folder``; False if the locked folder was removed meanwhile."""
     if folder not in _held:
         return False
     if _is_there(folder):
@@ -158,7 +158,7 @@ def _key(folder: Place) -> str:
 def is_held(folder: Place) -> bool:
     """Whether any process, which may be this one, has locked ``folder``.
 
-    Of a folder in a store or on a network file system this is known of processes on all machines.
+    For a folder in a store or on a network file system, the processes of all machines count.
     """
     if isinstance(folder, UPath):
         return live(folder)

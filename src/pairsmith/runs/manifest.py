@@ -152,6 +152,6 @@ def check_format(path: Place, manifest: Manifest) -> None:
     """Raise a ``FolderError`` if the folder ``path`` was written in another format than ``FORMAT``."""
     if manifest.format != FORMAT:
         raise FolderError(
-            f"{path} is of format {manifest.format}, this pairsmith reads format {FORMAT}: its step "
-            f"({manifest.step}) has to be run anew"
+            f"{path} has format {manifest.format}, but this pairsmith reads format {FORMAT}; run its step "
+            f"({manifest.step}) again"
         )

@@ -94,10 +94,10 @@ def record_shards(records: Records[T], size: int, numbers: Iterable[int]) -> Ite
 def start_part(run: Run, identity: Identity, schema: pa.Schema, *, planned: int) -> FolderWriter:
     """Start the folder of a part of a step; its work is kept even if the step itself starts over.
 
-    ``run`` is the run of the part, ``identity`` its work, and ``planned`` its number of shards of rows with
-    the columns ``schema``. Work with other settings or inputs in the folder is replaced. This is safe: the
-    step has claimed its own folder before, and without ``--fresh`` that is refused if the folder contains
-    parts of other work.
+    ``run`` is the run of the part, ``identity`` its work, ``schema`` the columns of its rows, and ``planned``
+    its number of shards. If the part's folder has work with other settings or inputs, that work is replaced.
+    This is safe: the step has claimed its own folder before, and without ``--fresh`` this claim is refused if
+    the folder contains parts of other work.
     """
     try:
         return FolderWriter.start(replace(run, fresh=False), identity, schema, planned=planned)
@@ -150,7 +150,7 @@ def commit_each(
 
 
 def shards_left(writer: FolderWriter, sizes: Sequence[int]) -> tuple[list[int], int, int]:
-    """The numbers of the shards that are not finished, the size of all that are, and that of all shards.
+    """The numbers of the unfinished shards, the total size of the finished shards, and that of all shards.
 
     A rank of an array job counts only the shards of its share.
     """

@@ -113,8 +113,8 @@ class _ActorWorker(Worker):
 class _Actors:
     """A ``Pool`` of actors.
 
-    ``_promises`` maps Ray's reference to a pending result to the actor, and its reference to the next record
-    that an actor logs to None.
+    The keys of ``_promises`` are Ray's references to what is pending. The value is the actor whose result is
+    pending, or None for the next log record of any actor.
     """
 
     def __init__(
@@ -173,14 +173,14 @@ class _Actors:
             self._ray.kill(worker.actor)
 
     def _tell_rest(self) -> None:
-        """Log the records that are in the queue, and ask for no more."""
+        """Log the records that are in the queue, and request no more."""
         self._log.put.remote(None)  # after all records of finished work, and of work that failed
         while promises := [promise for promise, worker in self._promises.items() if worker is None]:
             del self._promises[promises[0]]
             self._tell(*self._answer(promises[0]))
 
     def _tell(self, record: logging.LogRecord | None, how: str) -> None:
-        """Log a record of an actor, and ask for the next one; if ``how``, the node of the queue is lost."""
+        """Log a record of an actor and request the next one, unless the queue is lost, as ``how`` says."""
         if record is not None and not how:
             logging.getLogger(record.name).handle(record)
             self._promises[self._log.get.remote()] = None
@@ -191,7 +191,7 @@ class _Actors:
         return worker
 
     def _answer(self, promise: Any) -> tuple[Any, str]:
-        """The result of a promise and ""; if the actor, its node or the result is lost, None and how."""
+        """A promise's result and ""; None and the reason if the actor, its node or the result is lost."""
         from ray.exceptions import RayError, RayTaskError
 
         try:

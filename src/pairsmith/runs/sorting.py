@@ -18,7 +18,7 @@ ROWS_AT_ONCE = 2**20
 """Largest number of rows that are sorted at once; each needs up to a hundred bytes meanwhile. With more rows,
 sorting is slower, as they exceed the processor's caches."""
 SAMPLES = 1_024
-"""Number of rows of each sorted run by which all rows are divided into parts that fit into memory."""
+"""Number of sampled rows of each sorted run; at such rows, all rows are divided into parts to be merged."""
 MOST_ROWS = 2**32
 """Largest number of rows that can be numbered in 32 bits."""
 
@@ -97,8 +97,8 @@ def sorted_within(parts: Iterable[Rows], keys: SortColumns, column: int) -> Iter
     """Sort rows that are already sorted by one column, by all columns that ``keys`` computes.
 
     ``column`` is the index of that column, which has to be the first one that ``keys`` computes. Memory holds
-    one part, and those of its rows that have the last value of the column: the next part may have more of
-    them.
+    one part, and the rows before it that share the last value of the column, as this part may have more rows
+    with that value.
     """
     unfinished: Rows | None = None
     for part in parts:
@@ -150,9 +150,9 @@ def _place(columns: Sequence[Column], row: Sequence[int], equal: bool) -> int:
 def _merged(runs: Sequence[_SortedRun], keys: SortColumns, samples: int) -> Iterator[Rows]:
     """Merge sorted runs: divide all rows at every ``samples``-th sample, and sort one part after the other.
 
-    A part has at most ``step`` rows for each of its samples, and for each run. Of equal rows, those of
-    earlier runs come first. For each part, ``step`` rows of each run are read to find where the part ends,
-    so a part must not have much fewer samples than there are runs.
+    A part has at most ``step`` rows for each of its samples, and for each run. Of equal rows, the rows of
+    earlier runs come first. For each part, ``step`` rows of each run are read to find where the part ends, so
+    a part must not have many fewer samples than there are runs.
     """
     columns = [np.concatenate(parts) for parts in zip(*(run.samples for run in runs), strict=True)]
     edges = np.cumsum([0, *(len(run.samples[0]) for run in runs)])
@@ -224,7 +224,7 @@ def first_of_each(
 def _share_first(columns: Sequence[Column], numbers: Column, firsts: Column) -> NDArray[np.int64]:
     """Set ``firsts`` of each row that equals an earlier one to the number of the first equal row.
 
-    ``numbers`` has the number of each row. Returns the places of the rows that equal no earlier one.
+    ``numbers`` has the number of each row. Returns the indices of the rows that equal no earlier row.
     """
     order = stable_order(columns)
     new = changes([column[order] for column in columns])

@@ -62,14 +62,14 @@ class Status:
 
     step: str  # which step writes it
     complete: bool  # whether it is finished
-    running: bool  # whether a process is writing to it: on this machine, or for a store on any machine
-    shards: int = 0  # number of finished shards, without those that still have to be extended
+    running: bool  # whether a process writes to it: on this machine, or for a store on any machine
+    shards: int = 0  # number of finished shards, without shards that still have to be extended
     planned: int | None = None  # total number of shards; None if it is unknown
     rows: int = 0  # number of rows in the finished shards, without rejects
     reasons: dict[str, int] | None = None  # maps ``"filter: reason"`` to the number of rejects
     rate: float | None = None  # rows per second since the run was last started; None if it is unknown
     labels: Mapping[str, int] = field(default_factory=dict)  # number of rows of each label; empty if many
-    reached: str = ""  # of an unfinished training: the last step that it noted, in words
+    reached: str = ""  # of an unfinished training: the last step that it recorded, in words
     saved: str = ""  # of an unfinished training: its latest checkpoints, in words
     left: float | None = None  # seconds that the remaining shards will take; None if it is unknown
     fault: str = ""  # which files are missing or damaged, and what to do, in words; "" without a fault
@@ -129,10 +129,10 @@ def status_of(folder: Place) -> Status | None:
 
 
 def _step_reached(checkpoints: Place, rates: Sequence[object]) -> str:
-    """The last step that a training noted, and how long ago, in words; "" without a note."""
+    """The last step that a training recorded, and how long ago, in words; "" without a record."""
     notes = []
     for number, folder in {0: checkpoints, **_folders_of_rates(checkpoints)}.items():
-        with suppress(Exception):  # there is no note, or it is being written
+        with suppress(Exception):  # there is no record, or it is being written
             note = json.loads((folder / TRAINING_STEP).read_bytes())
             when = datetime.fromisoformat(note["time"]).astimezone(UTC)
             notes.append((when, number, f"step {note['step']:,} of {note['of']:,}"))
@@ -150,7 +150,7 @@ def _folders_of_rates(checkpoints: Place) -> dict[int, Place]:
 
 
 def _saved_steps(checkpoints: Place, rates: Sequence[object]) -> str:
-    """The latest complete checkpoint in words, or that of each of the learning rates; "" without one."""
+    """The latest complete checkpoint, or that of each learning rate, in words; "" without checkpoints."""
 
     def latest(folder: Place) -> int | None:
         names = [path.name for path in inside(folder) if size_of(path / CHECKPOINT_RECORD) is not None]
@@ -273,8 +273,8 @@ def _shard_files(path: Place) -> list[Place]:
 def _adds_to(rank_folder: Place, finished: str) -> bool:
     """Whether a rank is running or has begun other work than the ``finished`` work of the job's folder.
 
-    The folder of a rank that does neither is what is left if the process that puts the shares together is
-    killed while it removes it.
+    The folder of any other rank is only a remainder: the process that puts the shares together was killed
+    while it removed this folder.
     """
     if lock.is_held(rank_folder):
         return True
@@ -283,7 +283,7 @@ def _adds_to(rank_folder: Place, finished: str) -> bool:
 
 
 def _lines_of_ranks(path: Place, folders: Sequence[Place]) -> Iterator[str]:
-    """The ranks of an array job: how many are finished, each that has begun, and the numbers of the others.
+    """Lines on an array job: how many ranks are finished, the state of each begun rank, and the other ranks.
 
     If the job was started again with another number of ranks, the ranks of both numbers are listed.
     """
@@ -310,7 +310,7 @@ def _is_finished(rank_folder: Place) -> bool:
 
 
 def runs_of_comparison(path: Place) -> list[Place]:
-    """The run folders of a comparison, that of its steps under ``once`` first.
+    """The run folders of a comparison; the folder of the steps under ``once`` comes first.
 
     The list is empty if the folder at ``path`` is no comparison.
     """
@@ -369,7 +369,7 @@ def _check_sizes(folder: Place, manifest: Manifest) -> None:
 
 
 def _labels(folder: Place) -> Mapping[str, int]:
-    """The number of rows of each label of a finished folder; empty if it has more values than labels."""
+    """The number of rows of each label of a finished folder; empty if the values are too many for labels."""
     counts = label_counts(DatasetFolder.open(folder), _MOST_LABELS)
     few = len(counts) <= _MOST_LABELS and len(counts) < counts.total()
     return dict(sorted(counts.items())) if few else {}

@@ -2,7 +2,7 @@
 
 On a disk, a file is written under a temporary name, synced, and renamed. In a store, it is written in one
 request, which an object store carries out completely or not at all. In other stores a file may be incomplete;
-its hash then shows it, and the file is made again.
+its hash then differs from the recorded one, and the file is made again.
 """
 
 import errno
@@ -43,7 +43,7 @@ JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Map
 # Temporary file names begin like this and end in .tmp, so that a later run can recognise and remove them.
 _TEMPORARY = ".pairsmith-"
 _PROCESS = uuid.uuid4().hex[:12]
-"""A part of their names, as processes of other machines and containers may have the same process id."""
+"""A part of the names of temporary files, as processes of other machines may have the same process id."""
 _ROW_GROUP = 100_000
 _TOGETHER = 2**26
 """Tables are written to a mapped file in parts of at least this many bytes, as rows of many small parts are
@@ -63,8 +63,9 @@ def hash_source(source: str | Place) -> str:
     """SHA-256 of the content of an input, which is a file, a folder or a Hub data set.
 
     The hash of a file covers its bytes; the hash of a Hub data set covers its rows. The hash of a folder
-    covers the names and bytes of its files; of a dataset folder only those in ``data/``, of ``FOLDER:SPLIT``
-    only the files of the split. Hidden files are ignored. ``SOURCE_NAMES`` gets the name of the source.
+    covers the names and bytes of its files; that of a dataset folder covers only the files in ``data/``, and
+    that of ``FOLDER:SPLIT`` only the files of the split. Hidden files are ignored. The name of the source is
+    added to ``SOURCE_NAMES``.
     """
     digest = _hash_source(source)
     SOURCE_NAMES[digest] = str(source)
@@ -246,7 +247,8 @@ def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
 def make_folder(folder: Place) -> None:
     """Create ``folder`` and its parents, except in an object store, which has no folders.
 
-    A local folder that cannot be created raises a ``StorageError``, which promises no kept work.
+    For a local folder that cannot be created, a ``StorageError`` is raised, which does not say that finished
+    work is kept.
     """
     if isinstance(folder, Path):
         try:
@@ -260,7 +262,7 @@ def make_folder(folder: Place) -> None:
 def write_json(path: Place, value: JSON) -> None:
     """Write ``value`` to ``path`` as indented JSON, atomically (see ``write_atomic``)."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    # Names of files may have bytes that are not UTF-8: their escapes are those of JSON.
+    # File names may have bytes that are not UTF-8; they are escaped as JSON does it.
     write_atomic(path, (text + "\n").encode("utf-8", "backslashreplace"))
 
 

@@ -10,7 +10,7 @@ W = TypeVar("W")
 R = TypeVar("R")
 
 Advance = Callable[[int], None]
-"""Called with the number of units of work that were finished, negative if some have to be done again."""
+"""Called with the number of units of work that were finished; negative if units have to be done again."""
 Work = Callable[[W, Advance], R]
 """Processes an item, and returns its result."""
 Load = Callable[[int], Work[W, R]]
@@ -30,7 +30,7 @@ class Done(Generic[W, R]):
 
 @dataclass(frozen=True, slots=True)
 class LostItem(Generic[W]):
-    """An item during which ``DEATHS`` workers have ended, and in words how the last of them ended."""
+    """An item during which ``DEATHS`` workers have ended, and how the last of these ended, in words."""
 
     item: W
     how: str

@@ -72,7 +72,7 @@ class Growth:
     """How a step's work can grow such that finished rows are kept."""
 
     settings: frozenset[str]  # names of the settings that only add to the work when they are increased
-    # Called with a finished shard: whether the shard to be made begins with the inputs of that one.
+    # Called with a finished shard; returns whether the shard with this number now begins with its inputs.
     holds: Callable[[ShardEntry], bool]
 
 
@@ -113,8 +113,7 @@ class FolderWriter:
     ) -> Self:
         """Create ``run.out``, or continue what an earlier run of the same work left there.
 
-        A rank of an array job whose folder has the finished result already gets this result, and begins no
-        share.
+        If an array job is finished already, a rank of it gets the job's finished folder and begins no share.
 
         Args:
             run: where to write; with ``fresh``, an existing dataset folder is started over.
@@ -145,7 +144,7 @@ class FolderWriter:
             run, identity, MANIFEST, lambda _: read_or_restore_manifest(run), partial(extends, run.out)
         )
         if run.rank and not run.within and had_share and earlier is None:
-            # Another rank has put the shares together meanwhile, and removed this one.
+            # Another rank has put the shares together meanwhile, and removed this rank's share.
             in_job_folder, job_manifest = share_in_job_folder(run, run.rank, base)
             if job_manifest and job_manifest.has_finished(identity.fingerprint):
                 remove_rank_folder(run.out)
@@ -194,7 +193,7 @@ class FolderWriter:
     def _record(self, *, begun: bool) -> None:
         """Record the run in its folder; ``begun`` says whether it continues an earlier run.
 
-        Files that do not belong to it are removed.
+        Files that do not belong to the run are removed.
         """
         # The journal is written before the manifest is replaced: as long as the manifest says complete, its
         # own list of shards counts; after that, no line may list files of other work.
@@ -290,8 +289,8 @@ class FolderWriter:
     def finish(self, card: Card) -> DatasetFolder:
         """Write the data set card, mark the folder as complete, and open it.
 
-        The folder of a rank of an array job has only a part of the shards, and gets neither a card nor a
-        mark.
+        The folder of a rank of an array job has only a part of the shards, so it gets no card and is not
+        marked as complete.
         """
         if self.run.rank is not None:
             lock.release(self._out)
@@ -352,7 +351,7 @@ class FolderWriter:
                 text = f"{folder / file.path} has changed; shard {entry.shard} is made again"
                 self.run.tell("damaged", text)
                 return
-        # Only then, as this folder may have an earlier form of the shard.
+        # Written only after all hashes were checked, as this folder may have an earlier form of the shard.
         for file, data in zip(entry.files, contents, strict=True):
             write_atomic(self._out / file.path, data)
         self._add(entry)
@@ -360,8 +359,8 @@ class FolderWriter:
     def _extent(self, entry: ShardEntry) -> tuple[int, bool, int]:
         """The extent of a shard, by which two forms of the same shard are compared; the larger one is kept.
 
-        It has the number of inputs, whether all that is asked for each input was made, and the number of rows
-        and rejects.
+        It consists of the number of inputs, whether everything asked for each input was made, and the number
+        of rows and rejects.
         """
         rows = sum(file.rows for file in entry.files)
         return entry.items, entry.asked == self._manifest.asked, rows

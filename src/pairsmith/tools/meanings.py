@@ -10,10 +10,10 @@ from pairsmith.data.tasks.spec import label_text
 def label_meanings(settings: Mapping[str, Any]) -> dict[str, str]:
     """By label, what its instruction asks for, such as ``Two sentences that mean the same thing.``
 
-    For a label with several instructions it is the first one, and the number of instructions.
+    For a label with several instructions, it is what the first one asks for, and the number of instructions.
 
-    ``settings`` are the settings in the manifest of a folder that ``generate`` or ``postprocess`` wrote; with
-    those of other folders there are no meanings. A score that ``postprocess`` has smoothed has the meaning of
+    ``settings`` are the settings in the manifest of a folder that ``generate`` or ``postprocess`` wrote; the
+    settings of other folders give no meanings. A score that ``postprocess`` has smoothed has the meaning of
     the original score, and 0 then only stands for sampled negatives.
     """
     by_name: dict[Any, str] = {}

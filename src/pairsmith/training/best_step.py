@@ -17,7 +17,7 @@ from torch import nn
 from transformers import PrinterCallback, TrainerCallback
 
 from pairsmith.core.errors import ModelError, StorageError, counted, first_line
-from pairsmith.core.model_files import pick_dtype, quiet_loading, trim, unsaid
+from pairsmith.core.model_files import pick_dtype, quiet_loading, return_freed_memory, unsaid
 from pairsmith.core.progress import Progress, ProgressTask
 from pairsmith.training.checkpoints import BestSoFar, Checkpoints
 from pairsmith.training.logs import Logs, steps_between
@@ -26,14 +26,14 @@ from pairsmith.training.processes import Processes
 from pairsmith.training.quick import quick_training
 from pairsmith.training.stop_signals import stop_signals
 
-_TRIMMED = 10
-"""Steps between two calls of ``trim``; a call takes some hundredths of a second."""
+_MEMORY_STEPS = 10
+"""Steps between two calls of ``return_freed_memory``; a call takes some hundredths of a second."""
 
 SAVE_SECONDS = 600.0
-"""A checkpoint is also saved when the last one is older than this, as for trainings with long steps."""
+"""A checkpoint is also saved when the last one is older than this many seconds, as steps may be long."""
 
 _NOTE_SECONDS = 60.0
-"""The step that a training has reached is written at most this often, in seconds."""
+"""Least number of seconds between two records of the step that a training has reached."""
 
 TRAIN = "train"
 """Label of a training's progress bar."""
@@ -185,8 +185,8 @@ class BestStepCallback(TrainerCallback):
         """After each step: count it, and evaluate when it is time."""
         self.bar.advance()
         self._note(state.global_step)
-        if state.global_step % _TRIMMED == 0:
-            trim()
+        if state.global_step % _MEMORY_STEPS == 0:
+            return_freed_memory()
         if state.global_step % self.options.eval_steps == 0:
             self.evaluate(state.global_step)
         control.should_training_stop |= bool(self.stopped_by)
@@ -199,7 +199,7 @@ class BestStepCallback(TrainerCallback):
             self.checkpoints.check()  # before the trainer writes, which would make a moved folder again
 
     def _note(self, step: int) -> None:
-        """Let ``pairsmith status`` know the step, unless it was told of one less than a minute ago."""
+        """Record the step for ``pairsmith status``, unless a step was recorded less than a minute ago."""
         now = time.monotonic()
         if self.checkpoints and self.processes.writes and now - self.noted >= _NOTE_SECONDS:
             self.checkpoints.note(step, self.total)
@@ -276,9 +276,9 @@ class TrainerSetup:
         steps: number of steps.
         rate: the highest learning rate, reached after the warm-up.
         metric: name of the validation figure that chooses the best step.
-        measure: computes this figure; None: there is nothing to choose by, and the last step is kept.
+        measure: computes this figure; with None, the last step is kept.
         make_arguments: makes the trainer's arguments: the library's class, with arguments of this training.
-        make_trainer: makes the trainer, likewise.
+        make_trainer: makes the trainer: the library's class, with arguments of this training.
         workers: number of additional processes that prepare batches.
         keep_end: whether the result stays in a checkpoint of the last step.
     """
@@ -304,8 +304,8 @@ def train_to_best_step(
     """Train ``model`` in place, and leave it with the weights of its best step, in evaluation mode.
 
     The learning rate rises linearly over the warm-up and falls linearly to 0. The model is evaluated every
-    ``eval_steps`` steps and after the last step. The step with the highest figure is kept; the earliest of
-    several equal ones; the last step if there is no figure. The untrained model is evaluated too, but kept
+    ``eval_steps`` steps and after the last step. The step with the highest figure is kept, of several such
+    steps the earliest; without figures the last step is kept. The untrained model is evaluated too, but kept
     only with ``keep_base``. A training that was stopped resumes from its latest checkpoint, and ends with the
     same weights. If torchrun started several processes, each computes its part of every batch.
     """
@@ -346,7 +346,8 @@ def _trainer_arguments(
         "learning_rate": setup.rate,
         "weight_decay": options.weight_decay,
         "lr_scheduler_type": "linear",
-        # The first step of a warm-up has the learning rate 0, so a single step must not be one.
+        # The first step of a warm-up has the learning rate 0, so a training's only step must not be a
+        # warm-up.
         "warmup_steps": min(math.ceil(options.warmup * setup.steps), setup.steps - 1),
         "seed": options.seed,
         "use_cpu": device == "cpu",

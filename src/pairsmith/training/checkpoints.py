@@ -160,7 +160,7 @@ class Checkpoints:
                     download(sealed.parent, self.folder / sealed.parent.name)
 
     def remove(self) -> None:
-        """Remove all checkpoints, each one's record first: if killed, no damaged one counts as complete."""
+        """Remove all checkpoints, each with its record first: after a kill, none counts as complete."""
         folders: list[Place] = [self._store, self.folder] if self._store else [self.folder]
         for folder in folders:
             with storage_errors(folder):

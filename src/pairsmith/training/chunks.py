@@ -117,11 +117,12 @@ def compute_chunks(
 
 
 def activation_bytes(config: Any, chunk: Features) -> float:
-    """About the bytes that a transformer keeps of a chunk for the backward pass, in float32.
+    """An estimate of the bytes that a transformer keeps of a chunk for the backward pass, in float32.
 
     ``config`` is its configuration, and ``chunk`` has ``input_ids``, ``(n, tokens)``. Each layer keeps, for
     each token, a dozen vectors as wide as its states, four as wide as the inner layer of its perceptron, and
-    three rows of attention weights for each head. It is infinity if the configuration lacks one of the sizes.
+    three rows of attention weights for each head. The result is infinity if the configuration lacks one of
+    the sizes.
     """
     names = ("num_hidden_layers", "hidden_size", "num_attention_heads")
     sizes = [size for name in names if isinstance(size := getattr(config, name, None), int)]

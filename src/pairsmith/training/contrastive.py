@@ -47,8 +47,8 @@ def side_features(encoder: SentenceTransformer, texts: Sequence[str], side: Side
 def side_vectors(encoder: SentenceTransformer, features: Mapping[str, Any], side: Side) -> Tensor:
     """The vectors of n texts (M2), ``(n, d)`` in the encoder's dtype, in the order of the texts.
 
-    If the activations of these texts exceed ``KEPT_BYTES``, those of further chunks are not kept, only their
-    vectors, so that memory does not limit the batch size.
+    If the activations of these texts exceed ``KEPT_BYTES``, only the vectors of further chunks are kept, not
+    their activations, so that memory does not limit the batch size.
     """
     width = encoder.get_embedding_dimension()
     return compute_chunks(

@@ -20,8 +20,8 @@ def exclusive_training(device: str) -> Iterator[None]:
     The trainers of transformers and sentence-transformers share one state per process (accelerate's). They
     also seed the generators of Python, NumPy and torch, the latter for the CPU and a CUDA device.
     """
-    # Several processes are never a caller's own program. There the GPU's state is not restored, as each
-    # process would open the first GPU.
+    # Several processes are never a caller's own program, so the GPU's state need not be restored. Restoring
+    # it would open the first GPU in each process.
     on_gpu = device.startswith("cuda") and Processes.current().size == 1
     with _TRAINING, torch.random.fork_rng(devices=[device] if on_gpu else []):
         python_state, numpy_state = random.getstate(), np.random.get_state()

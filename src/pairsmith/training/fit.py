@@ -151,7 +151,7 @@ def train_at_each_rate(
                 set_attention_dropout(model, options.attention_dropout)
             kept = checkpoints.part(f"rate-{number}", f"lr-{rate:g}") if checkpoints else None
             history = _fit(model, task, options, rate, shown, kept)
-            del task  # frees its rows: memory may not hold those of two rates
+            del task  # frees its rows: memory may not hold the rows of two rates
             if len(rates) > 1:
                 shown.say(f"learning rate {rate:g}: {history}")
                 curves[rate] = history.validation

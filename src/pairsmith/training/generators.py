@@ -109,7 +109,7 @@ class GeneratorRow:
 def generator_rows(
     generator: TextGenerator, seeds: Sequence[Example], added: Sequence[Example], marker: str, tokens: int
 ) -> list[GeneratorRow]:
-    """The rows of the seeds, then those of the added pairs with the marker before their documents (M9)."""
+    """The rows of the seeds, then of the added pairs with the marker before their documents (M9)."""
     examples = [*seeds, *added]
     texts = [example.input for example in seeds] + [marker + example.input for example in added]
     summaries = encode_targets(generator, [example.output for example in examples], tokens)
@@ -173,10 +173,10 @@ class CausalGeneratorWithLoss(GeneratorWithLoss):
     def continuations(self, rows: Sequence[PromptAndTarget]) -> Mapping[str, Any]:
         """The arguments of ``forward``: rows in chunks of similar length; a token's label is the next token.
 
-        ``kept`` are the positions from the first one on that predicts a target token. Logits are computed at
-        these positions only, as with a large vocabulary those of the prompt would take most of the memory.
-        The attention mask is all ones: padding follows the texts, so that no token attends to it, and with
-        such a mask attention does not compute the scores of later tokens.
+        ``kept`` are all positions from the first position that predicts a target token. Logits are computed
+        at these positions only, as with a large vocabulary the logits of the prompt would take most of the
+        memory. The attention mask is all ones: padding follows the texts, so that no token attends to it, and
+        with such a mask attention does not compute the scores of later tokens.
         """
 
         def features(numbers: list[int]) -> dict[str, Tensor]:

@@ -84,6 +84,7 @@ class Processes:
         """The number of examples of a batch that this process computes: the same in all processes."""
         if batch_size % self.size:
             raise SettingsError(
-                f"--batch-size {batch_size} cannot be shared by {self.size} processes; give a multiple of it"
+                f"--batch-size {batch_size} cannot be shared by {self.size} processes; give a multiple of "
+                f"{self.size}"
             )
         return batch_size // self.size

@@ -139,7 +139,7 @@ class QuickDropout(nn.Dropout):
     """Dropout with 16 random bits for each value, so that a 64-bit random number serves four values."""
 
     def forward(self, values: Tensor) -> Tensor:
-        """Set a share ``p`` of values of any shape and floating dtype to 0; divide the others by 1 - p."""
+        """Set a share ``p`` of values of any shape and floating dtype to 0; divide the rest by 1 - p."""
         dropped = round(self.p * _LEVELS)
         if not self.training or dropped == 0:
             return values

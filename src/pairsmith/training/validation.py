@@ -11,7 +11,8 @@ from pairsmith.models.reader import Prediction
 def cannot_choose(count: int, needed: str) -> str:
     """The message that ``count`` validation examples cannot choose a step; ``needed`` is the reason."""
     return (
-        f"{counted(count, 'validation examples')} cannot choose the best step: {needed}; the last one is kept"
+        f"{counted(count, 'validation examples')} cannot choose the best step: {needed}; the last step is "
+        "kept"
     )
 
 

@@ -22,9 +22,9 @@ from pairsmith.methods.quip.distillation import LabelledQuestion, PassageExample
 from pairsmith.methods.quip.student import (
     SpanEncoderWithLoss,
     grouped_by_passage,
+    keep_readable_questions,
     passage_in_epoch,
     train_student_on,
-    with_read_answers,
 )
 from pairsmith.models.reader import answer, load_reader
 from pairsmith.models.span_heads import SpanHeads, save_heads
@@ -309,7 +309,7 @@ def test_so_many_passages_are_joined_and_not_the_whole_step(quick_bert, data):
     assert loss(four, 2) == pytest.approx(sum(twos) / 2, rel=1e-5)  # of three questions each
     assert loss(four, 9) > loss(four, 2)
     alone = settings(quick_bert, data, negatives="batch", batch_size=1)
-    with pytest.raises(SettingsError, match="joins the passages .* there would be one"):
+    with pytest.raises(SettingsError, match="joins several passages .* would have only one"):
         train_student_on(grouped_by_passage(read_generated_questions(data), "teacher"), (), alone)
     with pytest.raises(ValidationError, match="together has no effect with negatives passage"):
         settings(quick_bert, data, together=3)
@@ -397,7 +397,7 @@ def test_what_is_left_out_does_not_count_in_the_mean(quick_bert, tmp_path):
     for places in ((2,), (2, 30)):
         rows = read_generated_questions(behind(tmp_path / "rows.jsonl", *places))
         passages = grouped_by_passage(rows, "answers")
-        known = with_read_answers(encoder.tokens, passages, Silent())
+        known = keep_readable_questions(encoder.tokens, passages, Silent())
         assert [question.question for question in known[0].questions] == ["Who is number 2?"]
         losses.append(float(student(**student.batch(known))["loss"].detach()))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)  # word 30 is not read

@@ -176,7 +176,7 @@ def test_what_cannot_be_compared_is_refused(measured, tmp_path):
     (copied("damaged") / "predictions.jsonl").write_text("")
     refused(tmp_path / "damaged", "predictions.jsonl has changed since it was written")
     changed(copied("old"), format=1)
-    refused(tmp_path / "old", "is of format 1, this pairsmith reads format 2")
+    refused(tmp_path / "old", "has format 1, but this pairsmith reads format 2")
 
 
 def test_a_result_is_not_compared_with_itself_nor_without_resamples(measured):

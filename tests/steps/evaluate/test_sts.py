@@ -289,8 +289,8 @@ def test_what_cannot_be_compared_is_refused(evaluated, tiny_bert, graded, tmp_pa
     results = json.loads((evaluated / "results.json").read_text())
     results["about"]["format"] = 1
     (evaluated / "results.json").write_text(json.dumps(results))
-    refused("is of format 1, this pairsmith reads format 2: its step (evaluate sts) has to be run anew")
-    with pytest.raises(PairsmithError, match="has to be run anew; give another folder as --out"):
+    refused("has format 1, but this pairsmith reads format 2; run its step (evaluate sts) again")
+    with pytest.raises(PairsmithError, match="again; give another folder as --out"):
         evaluate_sts(settings(tiny_bert, graded), Run(evaluated, Silent()))
     assert not (tmp_path / "new").exists()
     with pytest.raises(ValidationError, match="against needs resamples for its intervals"):

@@ -114,7 +114,7 @@ def test_the_rows_are_accounted_for_in_a_line(tmp_path):
     held = out.table("validation").num_rows
     assert (
         "of 13 rows 3 are dropped (2 duplicate, 1 copy); 10 sampled negatives are added; "
-        f"of these {held} are held back for validation\n"
+        f"of the resulting rows {held} are held back for validation\n"
     ) in result.stderr
     assert f"wrote {20} rows to {tmp_path}/out (3 not kept" in result.stderr
 

@@ -16,7 +16,7 @@ from pairsmith.search.exact import Neighbours, two_way_search
 from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, pairs_of
 from pairsmith.steps import search_parts
-from pairsmith.steps.mine.candidates import add_pass, scored_candidates
+from pairsmith.steps.mine.candidates import add_neighbours, scored_candidates
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import NeighbourFile, SearchGroup, neighbour_rows
 
@@ -133,11 +133,11 @@ def test_parts_that_were_read_or_written_do_not_stay_in_memory(tmp_path, monkeyp
 
 def test_passes_over_stretches_that_hold_fewer_than_k(tmp_path):
     near = NeighbourFile.empty(2, 3, tmp_path / "near")
-    add_pass(near, 0, Neighbours(torch.tensor([[0], [0]]), torch.tensor([[0.5], [0.1]])))
+    add_neighbours(near, 0, Neighbours(torch.tensor([[0], [0]]), torch.tensor([[0.5], [0.1]])))
     ((_, part),) = near.parts()
     assert part.ids.tolist() == [[0, -1, -1], [0, -1, -1]]
-    add_pass(near, 0, Neighbours(torch.tensor([[2, 1]]), torch.tensor([[0.9, 0.5]])))
-    add_pass(near, 1, Neighbours(torch.tensor([[1, 2]]), torch.tensor([[0.3, 0.2]])))
+    add_neighbours(near, 0, Neighbours(torch.tensor([[2, 1]]), torch.tensor([[0.9, 0.5]])))
+    add_neighbours(near, 1, Neighbours(torch.tensor([[1, 2]]), torch.tensor([[0.3, 0.2]])))
     ((_, part),) = near.parts(2)
     assert part.ids.tolist() == [[2, 0], [1, 2]]  # of ties the smaller id
     assert part.similarities.equal(torch.tensor([[0.9, 0.5], [0.3, 0.2]]))

@@ -31,7 +31,7 @@ from pairsmith.data.schemas import (
     rows_at,
     to_table,
 )
-from pairsmith.methods.mining.ranking import best_of_each, chosen_first, standardised, winners
+from pairsmith.methods.mining.ranking import balanced_order, chosen_first, standardised, winners
 from pairsmith.methods.mining.seed_classifier import SeedClassifier
 from pairsmith.models.cross_encoder import load_cross_encoder, score_pairs
 from pairsmith.models.language.likelihood import (
@@ -380,7 +380,7 @@ def test_an_encoder_keeps_the_pairs_whose_similarity_has_the_rank_that_their_lab
     cosines = (first * second).sum(axis=1)
     places = [(np.sum(cosines < c - 1e-6) + np.sum(cosines < c + 1e-6) - 1) / 2 / 7 for c in cosines]
     agreed = 1 - np.abs(np.array(places) - labels)
-    expected = best_of_each(agreed, np.array(labels))[:4]
+    expected = balanced_order(agreed, np.array(labels))[:4]
     assert [row["id"] for row in folder.table().to_pylist()] == [f"r{n}" for n in expected]
     lost = {row["id"]: json.loads(row["row"])["agreement"] for row in folder.rejects().to_pylist()}
     assert lost == pytest.approx({f"r{n}": agreed[n] for n in range(8) if n not in expected}, abs=1e-5)
@@ -441,11 +441,11 @@ def test_a_share_of_a_few_pairs_keeps_one(world):
 def test_a_beginning_of_the_order_holds_the_same_part_of_each_label():
     values = np.arange(30.0)
     labels = np.array([0.0] * 20 + [1.0] * 10)
-    order = best_of_each(values, labels)
+    order = balanced_order(values, labels)
     assert sorted(order.tolist()) == list(range(30))
     for count in (3, 6, 15, 27):
         assert (labels[order[:count]] == 1).sum() == count / 3
-    assert best_of_each(np.array([0.2, 0.9, 0.5]), np.array([0.1, 0.2, 0.3])).tolist() == [1, 2, 0]
+    assert balanced_order(np.array([0.2, 0.9, 0.5]), np.array([0.1, 0.2, 0.3])).tolist() == [1, 2, 0]
 
 
 def test_agreement_wants_scores_between_0_and_1(world):

@@ -219,7 +219,7 @@ def test_a_label_with_one_text_leaves_nothing_to_choose_by(given, tmp_path):
     [
         (ROWS[::2], None, r"rows2.jsonl: a classifier needs texts of at least two labels; .* all 6 have the label 'good'"),
         ([ROWS[0], {**ROWS[0], "label": "bad"}], None, "at least two labels; .* none are left"),
-        (ROWS, [{"text": "x", "label": "fair"}], "the validation texts have the labels fair, .* those have: bad, good"),
+        (ROWS, [{"text": "x", "label": "fair"}], "the validation texts have the labels fair, .* the training texts have: bad, good"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_trained_on_is_told(given, tmp_path, rows, validation, words):

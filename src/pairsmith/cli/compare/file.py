@@ -1,7 +1,7 @@
 """Comparison files: how rows are made, which model is trained on them, and how it is evaluated.
 
 A comparison is turned into recipes, one for each seed. In a recipe, each way makes its rows once; then for
-each number in ``rows``, so many of these rows are taken, and a model is trained on them and evaluated.
+each number n in ``rows``, n of these rows are taken, and a model is trained on them and evaluated.
 """
 
 import re

@@ -86,7 +86,7 @@ def mean_curves(scores: Sequence[Score]) -> tuple[Lines, Lines]:
 
 
 def points(scores: Sequence[Score], cost: Callable[[Score], float]) -> tuple[Lines, Lines]:
-    """For each way, trained on its largest number of rows, the mean figure by cost, and the interval."""
+    """For the largest number of rows of each way, the mean figure by cost, and its interval."""
     most = {score.trial.way: score for score in scores if score.trial.ways}  # each way's last trial
     most |= {score.trial.way: score for score in scores if not score.trial.ways}  # last, as it has no curve
     means = {way: [(cost(score), score.mean)] for way, score in most.items()}

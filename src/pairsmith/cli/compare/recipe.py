@@ -29,7 +29,7 @@ class Trial:
 
     @property
     def data(self) -> str:
-        """The name of the step that takes the rows, with which those of its model and its score begin."""
+        """The name of the step that takes the rows; the names of the trial's other steps begin with it."""
         return f"{'-and-'.join(self.ways)}-{self.rows}" if self.ways else LABELLED
 
     @property
@@ -51,10 +51,10 @@ def trials(comparison: Comparison) -> list[Trial]:
 
 
 def steps_of_ways(comparison: Comparison) -> dict[str, list[Entry]]:
-    """By way, its steps with their names in the recipe, to which their settings refer.
+    """By way, the steps of the way, with names and references as in the recipe.
 
-    If several ways have the same step with the same settings, it becomes one step, named after the first of
-    these ways, so that it runs once; it is among the steps of each of the ways.
+    If several ways have the same step with the same settings, the recipe has this step only once, named after
+    the first of these ways. The result lists the step for each of these ways.
     """
     steps: dict[str, list[Entry]] = {}
     first: dict[str, Entry] = {}  # by the content of a step, the first step with this content

@@ -48,8 +48,8 @@ def run_comparison(
     """Run a comparison, and write ``comparison.json`` and ``comparison.html`` into ``out``.
 
     Each seed has a folder ``seed-N`` with an ordinary recipe, ``recipe.yaml``, and the folder ``run`` of its
-    run. Steps that an earlier call finished are not run again, except those of ``fresh_steps``: they start
-    over with every seed, or once if they are under ``once``. With ``only_write``, only the recipes are
+    run. Steps that an earlier call finished are not run again, except the steps of ``fresh_steps``, which
+    start over with every seed, or once if they are under ``once``. With ``only_write``, only the recipes are
     written, and both results are empty.
 
     Returns:
@@ -81,7 +81,7 @@ def run_comparison(
 
     if once_file is not None:
         run_one(load_recipe(once_file), once_run)
-    # Loaded only now: what the seeds read of the steps under ``once`` has to be there.
+    # Loaded only now, as loading checks that the folders which the steps under ``once`` write exist.
     runs = [_Run(folder / "run", load_recipe(files[seed])) for seed, folder in folders.items()]
     figures = []
     for number, (seed, run) in enumerate(zip(folders, runs, strict=True), start=1):

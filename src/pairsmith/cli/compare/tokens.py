@@ -25,8 +25,8 @@ _TOGETHER = 1_000
 def written_tokens(folder: Path, step: str, model: str | None) -> int:
     """Number of tokens that a step's ``model`` generated, including rejected texts.
 
-    Counted with the model's tokenizer; 0 for steps that generate nothing, and for models whose tokenizer is
-    not available, such as a server's.
+    Tokens are counted with the model's tokenizer. The result is 0 for steps that generate nothing, and for
+    models whose tokenizer is not available, such as a server's.
     """
     if step not in _WRITTEN or model is None:
         return 0
@@ -44,7 +44,7 @@ def written_tokens(folder: Path, step: str, model: str | None) -> int:
 
 
 def _texts(dataset: DatasetFolder, columns: tuple[str, ...], not_written: str | None) -> Iterator[str]:
-    """The texts in these columns of all rows, and of all rejects but those of the filter ``not_written``."""
+    """The texts in these columns of all rows, and of all rejects except by the filter ``not_written``."""
     rows = (row for split in dataset.splits for shard in dataset.shards(split) for row in shard.to_pylist())
     rejects = (reject for reject in dataset.rejects().to_pylist() if reject["filter"] != not_written)
     for row in chain(rows, (json.loads(reject["row"]) for reject in rejects)):

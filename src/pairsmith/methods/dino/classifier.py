@@ -109,7 +109,10 @@ def train_classifier_on(
     gold = np.array([names.index(label) for label in labels])
     learned = frozenset(map(fingerprint_of, texts))
     if both := sum(fingerprint_of(text) in learned for text in held_out):
-        shown.say(f"{both:,} of {len(held_out):,} validation texts are learned too: C may come out too high")
+        shown.say(
+            f"{both:,} of {len(held_out):,} validation texts are also training texts; the chosen C may be "
+            "too high"
+        )
     held_out_gold = [names.index(label) for label in validation.labels] if validation else []
     curve, measured_on = _held_out_figures(vectors, gold, held_out_gold, options)
     if len(options.c) > 1 and not curve:
@@ -133,7 +136,7 @@ def fit_head(
     """
     model = _fitted(vectors, gold, c, balanced)
     weight, bias = model.coef_, model.intercept_
-    if len(weight) == 1:  # of two labels scikit-learn has one row
+    if len(weight) == 1:  # for two labels scikit-learn has one row
         weight, bias = np.vstack([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
     return weight.astype(np.float32), bias.astype(np.float32)
 
@@ -144,12 +147,13 @@ def check_labels(labels: Sequence[str], validation: LabelledTexts | None) -> lis
     if len(names) < 2:
         remainder = f"all {len(labels):,} have the label {names[0]!r}" if names else "none are left"
         raise InputError(
-            f"a classifier needs texts of at least two labels; of those that contradict no other, {remainder}"
+            f"a classifier needs texts of at least two labels; of the texts without contradicting labels, "
+            f"{remainder}"
         )
     if validation and (unknown := sorted(set(validation.labels) - set(names))):
         raise InputError(
             f"the validation texts have the labels {', '.join(unknown)}, which no training text has; "
-            f"those have: {', '.join(names)}"
+            f"the training texts have: {', '.join(names)}"
         )
     return names
 
@@ -176,7 +180,7 @@ def _held_out_figures(
 ) -> tuple[dict[float, tuple[float, float]], str]:
     """The mean log loss and the accuracy ×100 of each C on held-out texts, and which texts these are.
 
-    ``vectors`` are those of the training texts, whose labels are ``gold``, and then those of the validation
+    ``vectors`` are the vectors of the training texts, whose labels are ``gold``, and then of the validation
     texts, whose labels are ``held_out_gold``. Without validation texts, the figures are measured by
     cross-validation; they are empty if C cannot or need not be chosen.
     """

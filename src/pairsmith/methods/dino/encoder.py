@@ -78,8 +78,8 @@ def save_encoder(
 ) -> None:
     """Save ``encoder`` and its model card in ``out``, so that ``SentenceTransformer(out)`` opens it.
 
-    The fingerprints of the training ``pairs``, and those that were saved with the model named ``base``, are
-    written to ``trained-on.txt``.
+    The fingerprints of the training ``pairs``, and the fingerprints that were saved with the model named
+    ``base``, are written to ``trained-on.txt``.
     """
     save_sentence_encoder(encoder, out)
     (out / "README.md").write_text(card, encoding="utf-8")

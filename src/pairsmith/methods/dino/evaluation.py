@@ -277,9 +277,9 @@ def _hundredfold(share: float) -> float | None:
 def separation(pairs: LabelledPairs, cosines: Float64s, *, draws: int, seed: int) -> dict[str, Any]:
     """The mean cosine of each label, and the difference between the highest and the lowest label.
 
-    ``cosines``, ``(n,)`` float64 from -1 to 1, are those of the n pairs. ``draws`` is the number of bootstrap
-    resamples behind each interval; first texts are drawn, each with all its pairs. A resample that has no
-    pair of a label does not count for that label's interval.
+    ``cosines``, ``(n,)`` float64 from -1 to 1, are the cosines of the n pairs. ``draws`` is the number of
+    bootstrap resamples behind each interval; first texts are drawn, each with all its pairs. A resample that
+    has no pair of a label does not count for that label's interval.
     """
     firsts = {text: place for place, text in enumerate(dict.fromkeys(first for first, _, _ in pairs))}
     labels = sorted({label for _, _, label in pairs}, key=_order)

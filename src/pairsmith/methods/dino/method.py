@@ -1,8 +1,8 @@
 """DINO (Schick and Schütze 2021): a language model writes labelled pairs from one instruction per label.
 
-1. Each input x1 is put into the instruction I_y of each label y, and into those of the counter-labels CL(y)
-   (D1, D2).
-2. The model continues I_y. A token x has the probability p_y(x) after I_y, and p_y'(x) after the
+1. Each input x1 is put into the instruction I_y of each label y, and into the instructions of the
+counter-labels CL(y) (D1, D2). 2. The model continues I_y. A token x has the probability p_y(x) after I_y, and
+p_y'(x) after the
    instruction of the counter-label y', both followed by the text so far. With delta = p_y(x) minus the
    largest p_y'(x), self-debiasing multiplies p_y(x) by exp(decay * delta), at least ``floor``, where
    delta < 0 (D3, ``self_debias``). The next token is drawn from the tokens that remain after top-k and
@@ -115,7 +115,7 @@ def generate_pairs(
         the accepted rows and the rejected tries.
 
     Raises:
-        InputError: ``inputs`` is a single text or empty, or holds something else than texts, or a blank one.
+        InputError: ``inputs`` is a single text or empty, or contains a blank text or anything but texts.
         SettingsError: ``task`` writes single texts, ``rows`` is too few or does not fit into memory, there is
             no such rule, ``decoding`` or ``seed`` is invalid, or the task or the model is not loaded.
     """
@@ -214,7 +214,7 @@ def write(
     Args:
         requests: the requests; one that already holds ended tries, from an earlier run, continues with its
             next try.
-        hooks: functions that are told of progress and may end the work early; by default, none.
+        hooks: functions that are called as the work proceeds and may end it early; by default, none.
 
     The other arguments are those of ``generate_pairs``.
     """

@@ -39,12 +39,12 @@ def training_rows(pairs: pa.Table, objective: Objective, hard_negatives: float =
 def contrastive_rows(pairs: pa.Table, hard_negatives: float) -> pa.Table:
     """Rows of a first text, one of its positives, and one hard negative of each low score.
 
-    The positives of a first text are its second texts with the highest score; its hard negatives are those
-    with a low score, at most ``hard_negatives``. Second texts with a score in between are somewhat similar
-    and not used. The i-th positive stands beside the i-th hard negative of each low score; if there are fewer
-    hard negatives than positives, they are used again from the first on. A first text that has no second text
-    of the highest score, or of one of the low scores, is left out, so that all rows have the same columns:
-    ``anchor``, ``positive`` and ``negative_1`` …, in the order of falling scores.
+    The positives of a first text are its second texts with the highest score; its hard negatives are its
+    second texts with a low score, at most ``hard_negatives``. Second texts with a score in between are
+    somewhat similar and not used. The i-th positive stands beside the i-th hard negative of each low score;
+    if there are fewer hard negatives than positives, they are used again from the first on. A first text that
+    has no second text of the highest score, or of one of the low scores, is left out, so that all rows have
+    the same columns: ``anchor``, ``positive`` and ``negative_1`` …, in the order of falling scores.
     """
     texts_of: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
     for pair in pairs.select(["sentence1", "sentence2", "score"]).to_pylist():

@@ -50,8 +50,9 @@ class EncoderOptions(TrainingOptions):
         default="cosine",
         description="Training objective. cosine: each pair's cosine is fitted to its score, as in the paper. "
         "cosent, angle: pairs are ranked by score. contrastive: the second text with the highest score is "
-        "told from hard negatives and from the texts of other rows. simcse: each text is told from the other "
-        "texts of its batch, encoded twice with different dropout; scores are not used.",
+        "distinguished from hard negatives and from the texts of other rows. simcse: each text, encoded "
+        "twice with different dropout, is distinguished from the other texts of its batch; scores are not "
+        "used.",
     )
     scale: Positive = Field(
         default=20.0, description="Factor that multiplies the cosines, in all objectives except cosine."

@@ -17,7 +17,7 @@ from pairsmith.models.language.servers import MOST_SENT, UNKNOWN_CONTEXT
 from pairsmith.runs.seeds import stream_key
 
 GeneratedRow = ScoredPair | LabelledPair | LabelledText
-"""A row of the kind that the task's labels ask for."""
+"""A generated row; its class depends on the task's kind and on whether its labels are numbers."""
 
 # Control characters, and the mark that stands for bytes that are no text.
 _UNREADABLE = frozenset([*map(chr, range(32)), *map(chr, range(127, 160)), "\ufffd"])
@@ -32,8 +32,8 @@ class TextRequest:
 
     The ``id`` is made of the input's content and the label; the ids of rows and the keys of random streams
     derive from it. ``input`` is the first text, unchanged, and None in a text task. ``prompt`` is the label's
-    instruction with the input filled in, and ``counter_prompts`` are those of the counter-labels (D2). A try
-    that has ended is in ``texts`` or in ``rejects``, by its number.
+    instruction with the input filled in, and ``counter_prompts`` are the same for the counter-labels (D2). A
+    try that has ended is in ``texts`` or in ``rejects``, by its number.
     """
 
     id: str

@@ -71,7 +71,7 @@ def train_biencoder_on(
     two examples, or none with a negative, the last step at the first rate is kept.
     """
     if len(seeds) < 2:
-        raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
+        raise InputError(f"expected two seeds or more, as each is compared with others; got {len(seeds)}")
     seeds = [in_window(example, options.window) for example in seeds]
     validation = [in_window(example, options.window) for example in validation]
     style: Side | None = None
@@ -100,7 +100,7 @@ def train_biencoder_on(
 
 
 def _has_negatives(examples: Sequence[Example], draw_negatives: DrawNegatives) -> bool:
-    """Whether the retrieval accuracy can be below 100: without negatives the first evaluation is the best."""
+    """Whether an example has a negative; else the retrieval accuracy is always 100 and chooses no step."""
     outputs = {example.output for example in examples}
     return any(
         (outputs | set(draw_negatives(i, generator(0, "validation", i)))) - positives
@@ -221,8 +221,8 @@ class BiEncoder(nn.Module):
     def _style_loss(self, seeds: Tensor, others: Tensor) -> Tensor:
         """Binary cross-entropy of the style classifier, ``()`` float32 (M4).
 
-        ``seeds``, ``(n, d)``, are the vectors of seed texts; ``others``, ``(m, d)``, are those of texts of
-        another style. The result is the mean of the two sets' mean losses.
+        ``seeds``, ``(n, d)``, are the vectors of seed texts; ``others``, ``(m, d)``, are the vectors of texts
+        of another style. The result is the mean of the two sets' mean losses.
         """
         assert self.style is not None
         losses = []
@@ -244,9 +244,10 @@ class BiEncoder(nn.Module):
 def retrieval_accuracy(
     encoder: SentenceTransformer, examples: Sequence[Example], draw_negatives: DrawNegatives
 ) -> float | None:
-    """Share, ×100, of the inputs whose own output is nearer than all outputs that are not its positives.
+    """Share, ×100, of the inputs whose own output is nearer than all outputs that are no positives.
 
-    These are the outputs of other examples and the sampled negatives. None if a vector is not finite.
+    These other outputs are the outputs of other examples and the sampled negatives. The result is None if a
+    vector is not finite.
     """
     negatives = [draw_negatives(i, generator(0, "validation", i)) for i in range(len(examples))]
     outputs = [example.output for example in examples] + list(chain.from_iterable(negatives))

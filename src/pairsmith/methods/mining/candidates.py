@@ -1,4 +1,4 @@
-"""Candidate pairs: each text with those of its nearest neighbours that it may be paired with (M5, M3).
+"""Candidate pairs: each text with the nearest neighbours that it may be paired with (M5, M3).
 
 A side is all inputs or all outputs. Its texts and their neighbours are read in parts: the step ``mine`` holds
 them in files, ``mine_pairs`` in memory.
@@ -52,7 +52,7 @@ class PairedTexts(Protocol):
     def vectors(self, numbers: Tensor | None = None) -> Tensor:
         """The vectors ``(p, d)``, of length 1, of the texts with these distinct, ascending numbers.
 
-        Without ``numbers``, those of all n texts.
+        Without ``numbers``, the vectors of all n texts.
         """
         ...
 
@@ -110,7 +110,7 @@ def keep_pairable(
     """Keep the k nearest neighbours that each text may be paired with (M5); returns how many were left out.
 
     ``neighbours`` and ``texts`` hold the inputs first, then the outputs. Each text has more than k
-    neighbours; if too many of them are unpairable, more are searched among all texts of the other side.
+    neighbours; if too many neighbours are unpairable, more are searched among all texts of the other side.
     Only texts that are nearer than the k-th kept neighbour count as left out.
     """
     left_out = 0
@@ -160,7 +160,7 @@ def score_candidates(
     """Score each text with each of its k nearest neighbours by their margin (M3).
 
     Args:
-        neighbours: those of the inputs, and those of the outputs.
+        neighbours: the neighbours of the inputs, and the neighbours of the outputs.
         numbers: for each side, ``(n,)`` and ``(m,)``, the number that stands for each of its texts in the
             candidates' rows.
         k: number of neighbours of each text.

@@ -53,7 +53,7 @@ def train_crossencoder_on(
     a list of texts for each seed, then one for each validation example.
     """
     if len(seeds) < 2:
-        raise InputError(f"{len(seeds)} seed; each pair is compared with others, so give two or more")
+        raise InputError(f"expected two seeds or more, as each is compared with others; got {len(seeds)}")
     scored = options.kind == "scored"
     hard = hard_negatives or None
     draw_negatives = negatives_for(seeds, hard and hard[: len(seeds)], options)
@@ -124,7 +124,7 @@ def negatives_for(
 
 @dataclass(frozen=True, slots=True)
 class RankingRow:
-    """An input with outputs: the first has the target ``score``, which is 1 for a positive; the others 0."""
+    """An input with outputs: the first has the target ``score``, 1 for a positive; all others have 0."""
 
     input: str
     outputs: Sequence[str]
@@ -171,7 +171,7 @@ class CrossEncoderWithLoss(nn.Module):
         """The loss of a batch (M6), ``loss``, ``()`` float32.
 
         The list-wise loss is the mean over the batch's rows, the binary loss the mean over its pairs.
-        ``chunks`` are those of ``batch``. A chunk holds ``pairs``, the features of its pairs;
+        ``chunks`` are the chunks that ``batch`` makes. A chunk holds ``pairs``, the features of its pairs;
         ``row``, ``(pairs,)`` int64, the row of each pair; and ``targets``, ``(pairs,)`` float32, in [0, 1].
         """
         count = sum(int(chunk["row"][-1]) + 1 if self._listwise else len(chunk["row"]) for chunk in chunks)

@@ -16,7 +16,7 @@ The models are trained in ``biencoder.py``, which also has the style classifier,
 
 ``mine_pairs`` mines texts in memory. The step ``mine`` applies the same functions to corpora of any size: it
 encodes and searches them part by part, and holds the neighbours in files. It can search each text only among
-those of its group, such as a day's news (M8).
+the texts of its group, such as a day's news (M8).
 """
 
 from collections.abc import Iterable
@@ -92,8 +92,8 @@ def mine_pairs(
         is the cosine. A pair whose output is an answer in its passage is a ``MinedAnswer``.
 
     Raises:
-        InputError: there are no inputs or no outputs with a vector, they are no lists of texts, or one is
-            blank.
+        InputError: ``inputs`` or ``outputs`` is not a list of texts, contains a blank text, or contains no
+            text with a vector other than zero.
         SettingsError: ``k`` or ``best`` is less than 1, ``threshold`` is no number, ``keep_verbatim`` is
             neither True nor False, there is no such margin or retrieval rule, or the encoder is not loaded.
         ModelError: a vector is not finite.

@@ -60,10 +60,10 @@ def rank_mined(
     Args:
         pairs: the mined pairs.
         scores: ``(n,)``, the judge's scores.
-        beside: columns that are added to the scores; the scores and these columns are standardised before.
-        rank_by: if there are any: the sum above only chooses one pair of each input, and the sum of these
-            columns, standardised, ranks the chosen pairs.
-        one_per: what a text may be in one pair of, see ``winners``.
+        beside: columns that are added to the scores, after the scores and each column are standardised.
+        rank_by: if not empty, the sum above only chooses one pair of each input, and the chosen pairs are
+            ranked by the sum of these columns, each standardised.
+        one_per: which pairs compete with each other, see ``winners``.
     """
     values = scores
     if beside:
@@ -84,7 +84,7 @@ def rank_generated(pairs: pa.Table, judged: Float64s, targets: Float64s, one_per
     in [0, 1].
     """
     values = target_agreement(judged, targets)
-    order = best_of_each(values, targets)
+    order = balanced_order(values, targets)
     return Ranking("agreement", values, order, winners(pairs, order, one_per), np.full(len(order), BEATEN))
 
 
@@ -173,7 +173,7 @@ def target_agreement(judged: Float64s, targets: Float64s) -> Float64s:
     return agreement
 
 
-def best_of_each(values: Float64s, labels: Float64s) -> NDArray[np.int64]:
+def balanced_order(values: Float64s, labels: Float64s) -> NDArray[np.int64]:
     """The order of rows, ``(n,)``, in which every prefix holds about the same share of each label's rows.
 
     Rows are sorted by their relative rank within their label, by falling values; of rows with equal ranks the

@@ -115,7 +115,7 @@ def answerable(reader: Reader, questions: Sequence[QuestionWithSpans]) -> NDArra
 
 
 def training_windows(reader: Reader, questions: Sequence[QuestionWithSpans]) -> list[list[Target]]:
-    """For each question, the windows that contain its first answer that any window contains; may be none."""
+    """For each question, the windows with the first of its answers that is in any window; may be empty."""
     windows: list[list[Feature]] = [[] for _ in questions]
     texts = [question.question for question in questions]
     for window in encode_questions(reader, texts, [question.context for question in questions]):
@@ -141,7 +141,7 @@ def answer_tokens(window: Feature, span: InclusiveSpan) -> tuple[int, int] | Non
 
 
 class ReaderWithLoss(nn.Module):
-    """A reader's model, to be trained on so many ``questions``; called with windows, it returns the loss."""
+    """A reader's model, which returns the loss of windows; ``questions`` is how many questions it learns."""
 
     def __init__(self, reader: Reader, questions: int) -> None:
         super().__init__()
@@ -167,8 +167,8 @@ class ReaderWithLoss(nn.Module):
     def forward(self, windows: Mapping[str, Any]) -> dict[str, Tensor]:
         """The mean loss of a batch of n windows (M9), ``loss``, ``()`` float32.
 
-        ``windows`` are those of ``batch``, in chunks. Each chunk holds the model's inputs, and
-        ``allowed``, ``starts`` and ``ends`` as ``span_losses`` takes them.
+        ``windows`` are the windows that ``batch`` returns, in chunks. Each chunk holds the model's inputs,
+        and ``allowed``, ``starts`` and ``ends`` as ``span_losses`` takes them.
         """
         count = len(windows["order"])
         return mean_of_losses(self._losses, windows["chunks"], self, count)

@@ -59,12 +59,12 @@ def load_style_classifier(model: str) -> StyleClassifier | None:
 
 @dataclass(frozen=True, slots=True)
 class UnitVectors:
-    """The vectors of those of n texts that are paired, and why the others are not.
+    """The vectors of the texts, among n texts, that are paired, and why the other texts are not paired.
 
     Attributes:
         vectors: ``(kept, d)`` float32, of length 1: the vectors of the texts that are paired, in their order.
         zero: ``(n,)`` bool, whether a text has a zero vector, which has no direction.
-        other_style: ``(n,)`` bool, whether a text, not of ``zero``, is not in the style of the seeds (M4).
+        other_style: ``(n,)`` bool, whether a text with another vector is not in the style of the seeds (M4).
     """
 
     vectors: Float32s

@@ -136,8 +136,8 @@ def check_generator_examples(
     """
     if options.questions > 1 and writes_as(options.base) != "decoder":
         raise InputError(
-            f"questions {options.questions}: {options.base} is no causal language model, and no other "
-            "reads a passage once for several questions; leave it out"
+            f"questions {options.questions}: {options.base} is no causal language model, and only such a "
+            "model reads a passage once for several questions; leave the setting out"
         )
     if not examples or (validation is not None and not validation):
         limit, _ = _limit_and_target(options, load_tokenizer(options.base))

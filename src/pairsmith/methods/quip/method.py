@@ -70,7 +70,7 @@ def generate_questions(
         questions; the step ``ask`` stores them as rejects.
 
     Raises:
-        InputError: ``texts`` is a single text or empty, or holds something else than texts, or a blank one.
+        InputError: ``texts`` is a single text or empty, or contains a blank text or anything but texts.
         SettingsError: the generator is not loaded.
     """
     check_progress(progress)
@@ -102,7 +102,7 @@ def label_questions(
     """Label questions with a teacher's distributions of the answer's start and end (Q3).
 
     Args:
-        questions: generated questions of any source; of none, an empty list is returned.
+        questions: generated questions of any source; may be empty.
         teacher: a reader, which reads question and passage together.
         top: number of the likeliest starts, and of the likeliest ends, that are kept for each question; the
             probabilities of the others become 0.
@@ -116,7 +116,7 @@ def label_questions(
         None if the passage has no tokens.
 
     Raises:
-        InputError: ``questions`` holds something else than generated questions.
+        InputError: ``questions`` contains anything but generated questions.
         SettingsError: the teacher is not loaded, or a number is less than 1.
     """
     check_progress(progress)

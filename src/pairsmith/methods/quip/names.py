@@ -69,7 +69,7 @@ def tag_after_training(
         test: the sentences to tag.
         questions: the question for O and for each entity type of ``train``, as ``questions_for`` returns
             them; their start vectors initialise the linear layer. None: the layer is initialised at random.
-        options: options of the training; None: those of the paper.
+        options: options of the training; None: the options of the paper.
         seed: random seed of the order of the sentences, of dropout, and of a random layer.
         advance: called with a number of sentences, each time some were trained on or tagged.
 
@@ -127,8 +127,8 @@ def draw_tagged_sentences(sentences: Sequence[TaggedSentence], shots: int, seed:
         examples = [place for place in order if name in types[place] and place not in places][:shots]
         if len(examples) < shots:
             raise InputError(
-                f"there are {len(examples)} sentences with the type {name} that no other type has taken, but "
-                f"{shots} are needed; give more sentences, or take fewer shots"
+                f"there are {len(examples)} sentences with the type {name} that were not drawn for another "
+                f"type, but {shots} are needed; give more sentences, or take fewer shots"
             )
         places += examples
     if not places:
@@ -152,7 +152,7 @@ def types_of(sentences: Sequence[TaggedSentence]) -> list[str]:
 def questions_for(types: Sequence[str], own: Mapping[str, str] | None = None) -> dict[str, str]:
     """The question for O and for each of the entity types (Q10).
 
-    A type's question is that of ``own`` or, if ``own`` lacks the type, that of ``TYPE_QUESTIONS``. Types are
+    A type's question is taken from ``own`` or, if ``own`` lacks the type, from ``TYPE_QUESTIONS``. Types are
     looked up without regard to case, and a hyphen counts as an underscore. Raises a ``SettingsError`` if a
     type has no question, or a question of ``own`` is blank.
     """
@@ -178,8 +178,7 @@ def _type(name: str) -> str:
 def random_rows(encoder: TokenEncoder, tags: int, seed: int) -> Tensor:
     """Normally distributed rows, ``(tags, d)`` float32, with mean 0.
 
-    The standard deviation is that with which the encoder's weights were initialised; ``DEVIATION`` if its
-    configuration does not say.
+    The standard deviation is ``initializer_range`` of the encoder's configuration, or else ``DEVIATION``.
     """
     config = encoder.model.config
     draw = torch.Generator().manual_seed(seed)

@@ -29,7 +29,7 @@ class GenerationOptions:
         tries: largest number of rounds; each round draws the questions that a passage still lacks (Q2).
         max_length: longest passage in tokens, without special ones; without a model, in words and punctuation
             marks. None means as many as the model can read.
-        batch_size: number of passages that are processed at once; None means that of ``BATCH_SIZES``.
+        batch_size: number of passages that are processed at once; None means the number in ``BATCH_SIZES``.
         seed: seed of the sampling.
         top_p: draw from the likeliest tokens that together hold this share of the probability (Q2: 0.6).
         decoding: ``nucleus`` samples answers and questions, ``beams`` searches for the likeliest answers and

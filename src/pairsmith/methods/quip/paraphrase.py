@@ -35,7 +35,7 @@ BATCH = 16
 SCALE = 1e3
 """Factor on the output layer's logits; it makes the layer's steps this much larger than the encoder's."""
 EPSILON = 1e-8
-"""Added to the variances of batch normalisation, as those of BERTScores are small."""
+"""Added to the variances in batch normalisation, as BERTScores have small variances."""
 
 Bools = NDArray[np.bool_]
 
@@ -104,8 +104,8 @@ def layer_correlations(
 ) -> dict[int, float]:
     """For each layer from 1 on, the correlation of its BERTScores with human judgements (Q8).
 
-    It is the mean of the Pearson correlations of all language pairs, the keys of ``judgements``, at least
-    one: from -1 to 1, NaN if one of them is undefined.
+    The correlation, from -1 to 1, is the mean of the Pearson correlations of all language pairs, which are
+    the keys of ``judgements``, at least one. It is NaN if the correlation of a language pair is undefined.
     """
     layers, by_language = range(1, scorer.encoder.layers + 1), []
     for judged in judgements.values():
@@ -154,8 +154,8 @@ def predict_frozen(features: Float64s, labels: Bools, test_features: Float64s) -
     """Whether each test pair is predicted to be paraphrases, ``(test,)``, by logistic regression (Q9).
 
     ``features``, ``(train, layers)`` float64, are the BERTScores of the training pairs, ``test_features``,
-    ``(test, layers)``, those of the test pairs; both are standardised. ``labels``, ``(train,)``, has both
-    classes.
+    ``(test, layers)``, the BERTScores of the test pairs; both are standardised. ``labels``, ``(train,)``, has
+    both classes.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

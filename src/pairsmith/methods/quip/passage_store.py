@@ -27,7 +27,7 @@ class PassageStore(StoredSequence[PassageExample]):
     """
 
     def __init__(self, questions: Iterable[tuple[str, LabelledQuestion]]) -> None:
-        """Write questions with their passages to disk; those of a passage need not be adjacent."""
+        """Write questions with their passages to disk; the questions of a passage need not be adjacent."""
         keys, text_rows = array("Q"), array("q")  # for each question, its passage's key and its text's row
 
         def rows() -> Iterator[dict[str, Any]]:

@@ -76,8 +76,8 @@ class Judged:
     Attributes:
         scores: ``(p, n, 2)`` float64: S(x, y), first of the negative question, then of the positive one.
         neutral: ``(p, 2)`` float64: C_y, the mean of S over the neutral texts.
-        rationales: for each text, the span that best answers one question of the prompt ``RATIONALES``, that
-            of the class which this prompt predicts after calibration; empty if there is no span.
+        rationales: for each text, the span that best answers a question of the prompt ``RATIONALES``: the
+            question for the class that this prompt predicts after calibration; empty if there is no span.
     """
 
     scores: Float64s
@@ -96,8 +96,8 @@ class Judged:
 
         ``plain`` predicts the class with the larger score. ``calibrated`` first subtracts the mean scores of
         the neutral texts (Q11). ``centred`` first subtracts the mean scores of the texts themselves; that
-        needs no labels, but assumes that both classes are about equally frequent. ``texts`` are the indices
-        of the texts, if not all are meant.
+        needs no labels, but assumes that both classes are about equally frequent. ``texts`` selects texts by
+        their indices; by default all are used.
         """
         leads = self.leads()[:, texts]
         bias: Float64s = np.zeros((len(leads), 1))
@@ -113,7 +113,7 @@ class Judged:
     ) -> Float64s:
         """The accuracy of each prompt on each of ``draws`` bootstrap resamples: ``(draws, p)``, in [0, 1].
 
-        A resample draws n texts with replacement, the same ones for all prompts. ``centred`` predictions are
+        A resample draws n texts with replacement, the same texts for all prompts. ``centred`` predictions are
         made anew in each resample, as they depend on the mean scores of its texts. ``gold`` is ``(n,)``:
         whether each text is positive.
         """
@@ -185,9 +185,9 @@ def scores_of(texts: Sequence[TextVectors], starts: Tensor, ends: Tensor) -> Flo
 
 
 def rationale_questions(scores: Float64s, neutral: Float64s) -> list[int]:
-    """For each of n texts, the index among all questions of the one whose answer is the text's rationale.
+    """For each of n texts, the index in ``questions_about`` of the question whose answer is the rationale.
 
-    It is a question of the prompt ``RATIONALES``: that of the class which this prompt predicts after
+    The question belongs to the prompt ``RATIONALES``, and to the class that this prompt predicts after
     calibration. ``scores`` are ``(p, n, 2)``, ``neutral`` ``(p, 2)``, see ``Judged``.
     """
     sides: list[int] = (scores[RATIONALES] - neutral[RATIONALES]).argmax(axis=1).tolist()
@@ -239,9 +239,9 @@ def _judged(
     at_once: int,
     progress: Progress | None,
 ) -> Judged:
-    """Score the neutral texts and then the others, ``at_once`` at a time, and choose their rationales (Q11).
+    """Score the neutral texts and then ``texts``, ``at_once`` at a time, and choose rationales (Q11).
 
-    ``read`` returns the scores S(x, y) of n texts, ``(p, n, 2)``, and what finds rationales in these texts.
+    ``read`` returns the scores S(x, y) of n texts, ``(p, n, 2)``, and a function that finds their rationales.
     """
     parts: list[Float64s] = []
     rationales: list[str] = []

@@ -77,7 +77,7 @@ def train_student_on(
         raise InputError("there are no questions to learn from")
     if options.negatives == "batch" and Processes.current().part_of(options.batch_size) < 2:
         raise SettingsError(
-            "negatives batch joins the passages that a process has of a step, and there would be one; give "
+            "negatives batch joins several passages of a step, but each process would have only one; give "
             "a larger batch_size, or fewer processes"
         )
     shown = progress or Silent()
@@ -96,7 +96,7 @@ def train_student_on(
         together = options.together if options.negatives == "batch" else None
         student = SpanEncoderWithLoss(encoder, together=together, batch_tokens=options.batch_tokens)
         # Computed once, for the first learning rate.
-        readable = readable or with_read_answers(encoder.tokens, passages, shown)
+        readable = readable or keep_readable_questions(encoder.tokens, passages, shown)
         make_row = partial(passage_in_epoch, readable, options.questions, options.seed)
         answer = partial(answer_with_span_encoder, encoder)
         measure = partial(validation_f1, answer, validation) if validation else None
@@ -109,8 +109,8 @@ def train_student_on(
     )
 
 
-def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Progress) -> PassageStore:
-    """The passages with those of their questions whose answer starts or ends in the part that is read.
+def keep_readable_questions(tokens: TokenEncoder, passages: PassageStore, progress: Progress) -> PassageStore:
+    """The passages, with only the questions whose answer starts or ends in the part that is read.
 
     ``progress`` says how many questions are left out.
     """
@@ -123,7 +123,7 @@ def with_read_answers(tokens: TokenEncoder, passages: PassageStore, progress: Pr
                     yield from (is_read(of_passage, question) for question in passage.questions)
                 bar.advance(len(batch))
 
-    kept = np.fromiter(readable(), np.bool_)  # without a count, at which it would stop before the bar's end
+    kept = np.fromiter(readable(), np.bool_)  # no count: it would stop before the bar's end
     left_out = passages.questions - int(kept.sum())
     if left_out == passages.questions:
         raise InputError(
@@ -143,7 +143,8 @@ def passage_in_epoch(
 ) -> PassageExample:
     """Passage ``number`` with its questions in an epoch: at most ``most``.
 
-    Of a passage with more questions, in a random order, each epoch uses the next ones in turn.
+    If a passage has more questions, they are put into a random order, and each epoch uses the next ``most``
+    of them in turn.
     """
     passage = passages[number]
     count = len(passage.questions)
@@ -157,10 +158,10 @@ def passage_in_epoch(
 class SpanEncoderWithLoss(nn.Module):
     """A span encoder; called with a batch of passages and their questions, it returns the loss (Q4, Q5).
 
-    With ``together``, runs of so many passages of the batch are joined, and the tokens of all of them compete
-    for each answer (Q6). At most ``batch_tokens`` tokens of passages, or of questions, are computed at once,
-    unless a single passage or its questions have more. None: what suits the device; with ``together``, all
-    joined passages.
+    ``together`` is the number of consecutive passages that are joined, so that the tokens of all of them
+    compete for each answer (Q6); None joins none. At most ``batch_tokens`` tokens of passages, or of
+    questions, are computed at once, unless a single passage or its questions have more. None: what suits the
+    device; with ``together``, all joined passages.
     """
 
     def __init__(
@@ -246,8 +247,8 @@ def _joined_passages(
 
     ``passages`` are token vectors, ``(n, tokens, d)``; ``attended`` is their mask, ``(n, tokens)``;
     ``counts`` has the number of questions of each passage, ``(n,)``. All three are returned for the one
-    joined passage, that is with n = 1. The fourth result is the place in it where each question's own passage
-    begins, ``(questions, 1)`` int64.
+    joined passage, that is with n = 1. The fourth result is the index of the joined passage's token at which
+    each question's own passage begins, ``(questions, 1)`` int64.
     """
     passage_of_question = torch.arange(len(counts)).repeat_interleave(counts)
     first_tokens = (passage_of_question * passages.shape[1]).to(passages.device)[:, None]

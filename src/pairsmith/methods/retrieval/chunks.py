@@ -32,7 +32,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A sentence, or a part of one that is above the limit: where it begins and ends, and its words."""
+    """A sentence, or a part of a sentence above the limit: its begin and end, and its number of words."""
 
     start: int
     end: int
@@ -44,8 +44,8 @@ def cut_sections(sections: Iterable[Section], *, words: int, overlap: int = 0) -
 
     Args:
         sections: the sections with their titles; a section without text has no chunk.
-        words: largest number of words in a chunk, 1 or more; words are separated by white space, and see
-            ``LONGEST_WORD`` and ``UNSPACED_WORD``. A longer sentence is cut every so many words.
+        words: largest number of words in a chunk, 1 or more; words are separated by white space, except as
+            ``LONGEST_WORD`` and ``UNSPACED_WORD`` say. A sentence with more words is cut.
         overlap: largest number of sentences, 0 or more, from the end of a chunk that the next chunk repeats;
             fewer if they do not fit.
     """
@@ -94,7 +94,7 @@ def _evenly(counts: Sequence[int], most: int, overlap: int) -> list[tuple[int, i
 
 
 def _packed(counts: Sequence[int], most: int, overlap: int) -> list[tuple[int, int]]:
-    """Begin and end of the longest runs of pieces within a limit, none of which is above it."""
+    """Begin and end of the longest runs of pieces with at most ``most`` words; no single piece has more."""
     runs: list[tuple[int, int]] = []
     first = end = 0
     while end < len(counts):

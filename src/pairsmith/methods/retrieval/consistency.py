@@ -1,4 +1,4 @@
-"""Filters of generated queries, which keep those that find their own chunk and leave out near-copies.
+"""Filters of generated queries: keep queries that find their own chunk, and leave out near-copies.
 
 Round-trip consistency is the filter of Promptagator (Dai et al. 2023, arXiv:2209.11755): a query is kept if
 the chunk that it was written for is among the nearest chunks of the corpus.

@@ -22,9 +22,9 @@ _SCHEMA = pa.schema(
 
 
 class ExampleStore(StoredSequence[RetrievalExample]):
-    """The distinct ones of some examples, in their order; ``read`` tells how many there were.
+    """The distinct examples of a stream, in their order; ``read`` is the number of all its examples.
 
-    Memory holds one number for each.
+    Memory holds one number for each example.
     """
 
     def __init__(self, examples: Iterable[RetrievalExample]) -> None:
@@ -62,7 +62,7 @@ def _example(row: dict[str, Any]) -> RetrievalExample:
 
 
 class KnownPositives:
-    """The positives of each query, all of them by numbers that stand for texts (``key``)."""
+    """The positives of each query; a number stands for each query and each positive (``key``)."""
 
     def __init__(self, examples: Iterable[RetrievalExample]) -> None:
         """Read the examples once; memory holds two numbers for each."""

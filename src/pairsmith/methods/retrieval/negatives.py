@@ -2,10 +2,9 @@
 
 1. The nearest texts of each query are found. Its positives, copies of these and the query itself are left
    out before ranks are counted.
-2. Those that are nearly as near as a known positive are often positives that nobody labelled, so they are
-   left out, too: a negative's cosine is at most a share of the positive's (Moreira et al. 2024, NV-Retriever,
-   where this is called TopK-PercPos).
-3. The nearest that remain are the negatives.
+2. Texts that are nearly as near as a known positive are often positives that nobody labelled, so they are
+left out, too: a negative's cosine is at most a share of the positive's (Moreira et al. 2024, NV-Retriever,
+where this is called TopK-PercPos). 3. The nearest of the remaining texts are the negatives.
 
 The step ``negatives`` calls the same functions with parts of a large search.
 """
@@ -90,7 +89,7 @@ def find_hard_negatives(
         a ``HardNegatives`` for each pair, in the order of the pairs.
 
     Raises:
-        InputError: there are no pairs or no texts, or ``pairs`` or ``corpus`` holds something else.
+        InputError: ``pairs`` or ``corpus`` is empty, or contains anything but pairs of texts, or texts.
         SettingsError: ``ranks`` is no range, a number is out of bounds, or the encoder is not loaded.
         ModelError: a vector is not finite.
 
@@ -134,7 +133,7 @@ def find_hard_negatives(
     cosines = products_with(x[of_query], z, of_positive[:, None])[:, 0]
     lowest = lowest_of_queries(cosines.numpy(), pair_query[rows], len(queries))
 
-    # 3. The nearest texts whose cosines are at most a share of that one.
+    # 3. The nearest texts whose cosines are at most a share of this lowest cosine.
     ids = neighbours.ids[of_query, first - 1 :].numpy()
     similarities = neighbours.similarities[of_query, first - 1 :].numpy()
     chosen = chosen_places(similarities, lowest[pair_query[rows]], NegativesRule(count, share))
@@ -169,16 +168,16 @@ def _vectors_of_positives(
     y: Tensor,
     progress: Progress,
 ) -> tuple[NDArray[np.int64], Tensor]:
-    """The unit vectors of the distinct positives, ``(m, d)``, after the index of each positive's vector.
+    """The index of each positive's vector, and the unit vectors of the distinct positives, ``(m, d)``.
 
-    Those of the corpus have their vectors in ``y``, at ``places``; the others, at -1, are encoded. A positive
-    with a zero vector has the index -1.
+    The vectors of positives in the corpus are taken from ``y``, at ``places``; the other positives, whose
+    place is -1, are encoded. A positive with a zero vector has the index -1.
     """
     of_corpus = np.unique(places[places >= 0])
     indices = np.where(places < 0, -1, np.searchsorted(of_corpus, places))
     z = y[torch.from_numpy(of_corpus)]
     if others := list(compress(positives, places < 0)):
-        # That all others have zero vectors is an error only if they are all positives.
+        # If all these have zero vectors, that is an error only if no positive is in the corpus.
         with suppress(InputError) if len(of_corpus) else nullcontext():
             distinct, vectors = distinct_unit_vectors(
                 encoder, others, "document", "pairs", unit="positives", progress=progress
@@ -212,7 +211,7 @@ def without_own_texts(
     Args:
         neighbours: the nearest texts of n consecutive queries, ``(n, m)``.
         k: number of ranks to fill.
-        queries: the vectors of all queries, ``(q, d)``; ``texts``: those of the corpus, ``(t, d)``.
+        queries: the vectors of all queries, ``(q, d)``; ``texts``: the vectors of the corpus, ``(t, d)``.
         own, text_keys: see ``are_own_or_repeated``.
         first: the number of the first of these queries.
 
@@ -229,9 +228,9 @@ def without_own_texts(
 
 
 def lowest_of_queries(scores: Float32s, queries: NDArray[np.integer], count: int) -> Float32s:
-    """The lowest score among each query's positives, ``(count,)`` float32; infinity for one without any.
+    """The lowest score among each query's positives, ``(count,)`` float32; infinity if it has none.
 
-    ``scores`` are those of positives, ``(n,)``, and ``queries`` the numbers of their queries, ``(n,)``.
+    ``scores`` are the scores of positives, ``(n,)``, and ``queries`` the numbers of their queries, ``(n,)``.
     """
     lowest = np.full(count, np.inf, np.float32)
     np.minimum.at(lowest, queries, scores)
@@ -241,14 +240,14 @@ def lowest_of_queries(scores: Float32s, queries: NDArray[np.integer], count: int
 def query_text_keys(queries: NDArray[np.integer], keys: TextKeys) -> TextKeys:
     """Keys ``(n,)`` uint64 that identify a query and a text together, from the key of the text.
 
-    Different ones differ as surely as the keys of texts. ``queries``, ``(n,)``, are the numbers of the
-    queries, and ``keys``, ``(n,)``, are keys of the texts.
+    Different pairs of a query and a text have different keys as surely as different texts have. ``queries``,
+    ``(n,)``, are the numbers of the queries, and ``keys``, ``(n,)``, are keys of the texts.
     """
     return keys ^ ((queries.astype(np.uint64) + np.uint64(1)) * _SPREAD)
 
 
 def are_in(keys: TextKeys, ascending: TextKeys) -> NDArray[np.bool_]:
-    """Which keys, ``(n,)``, are among those of ``ascending``, ``(m,)`` with m above 0: ``(n,)`` bool."""
+    """Which keys, ``(n,)``, are among the keys ``ascending``, ``(m,)`` with m above 0: ``(n,)`` bool."""
     at = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
     present: NDArray[np.bool_] = ascending[at] == keys
     return present
@@ -261,8 +260,8 @@ def are_own_or_repeated(
 
     Args:
         queries: ``(p,)``, the numbers of the queries.
-        texts: ``(p,)``, the numbers of their texts in the corpus, those of a query with the nearest first;
-            -1 for none.
+        texts: ``(p,)``, the numbers in the corpus of texts near to the queries, for each query the nearest
+            first; -1 for none.
         own: the ``query_text_keys`` of each query with its own texts, sorted: its positives and itself.
         text_keys: ``(m, 2)``, the ``copy_keys`` of the corpus's texts.
     """
@@ -276,12 +275,13 @@ def are_own_or_repeated(
 
 
 def places_of_copies(corpus: TextKeys, versions: Sequence[tuple[TextKeys, int]]) -> NDArray[np.int64]:
-    """For each of n texts the number of its copy in the corpus, ``(n,)`` int64; -1 where none is there.
+    """For each of n texts the number of its copy in the corpus, ``(n,)`` int64; -1 if there is none.
 
     Args:
         corpus: ``(m, 2)``, the ``copy_keys`` of the corpus's texts; may be mapped from a file.
         versions: keys of the texts, ``(n,)``, each with the column of ``corpus`` that it is compared with.
-            Copies by the first version count before those by later ones; of several the first in the corpus.
+            Copies by the first version count before copies by later versions; of several copies by the same
+            version, the first in the corpus counts.
     """
     places = np.full(len(versions[0][0]), -1, np.int64)
     for keys, column in versions:

@@ -119,7 +119,7 @@ class QueryWriter:
         self._special = len(model.encode(""))
         self._shows_invented_examples = not self._examples
         around, room = self._token_budget()
-        # A model that reads little reads the text instead.
+        # In a short context the examples would take the room of the text.
         if self._shows_invented_examples and room < options.max_length:
             self._shows_invented_examples = False
             around, room = self._token_budget()
@@ -133,9 +133,10 @@ class QueryWriter:
     def write(
         self, chunks: Sequence[ChunkRow], advance: Advance = lambda _: None
     ) -> tuple[list[WrittenQuery], list[Reject]]:
-        """The queries of each chunk in turn, and what was not kept.
+        """The queries of the chunks, chunk by chunk, and rejects for the tries that were not kept.
 
-        ``advance`` is told of each try that is done or will not be needed: ``tries`` for each query.
+        ``advance`` is called with numbers of tries that are done or no longer needed, in all ``tries`` for
+        each query.
         """
         requests = [
             [QueryRequest(chunk, kind, number) for number, kind in enumerate(self._turns(chunk))]
@@ -165,7 +166,7 @@ class QueryWriter:
         return [queries[number] for queries in kept for number in sorted(queries)], rejects
 
     def _turns(self, chunk: ChunkRow) -> list[QueryKind]:
-        """The kind of each query of a chunk; with fewer than kinds, chunks begin with different ones."""
+        """The kind of each query of a chunk; with few queries, chunks begin with different kinds."""
         kinds, wanted = self._options.kinds, self._options.queries
         first = stream_key("kinds", chunk.id) % len(kinds) if wanted < len(kinds) else 0
         return [kinds[(first + number) % len(kinds)] for number in range(wanted)]
@@ -185,10 +186,10 @@ class QueryWriter:
         ]
 
     def _draw(self, requests: Sequence[QueryRequest], number: int, advance: Advance) -> list[list[Group]]:
-        """The tries of each request from ``number`` on, up to the first one that has no fault by itself.
+        """The tries of each request from ``number`` on, up to the first try that has no fault by itself.
 
         A retry begins at once, as the decoder still holds the keys and values of its prompts. Whether a query
-        repeats another one of its chunk is checked later, when the others have ended, too.
+        repeats another query of its chunk is checked later, when all queries of the chunk are written.
         """
         options = self._options
         groups = [[self._group(request, number)] for request in requests]
@@ -230,7 +231,7 @@ class QueryWriter:
     def _fault(
         self, group: Group, query: WrittenQuery, others: Iterable[WrittenQuery] = ()
     ) -> TextFault | None:
-        """The fault by ``_fault_of``, for which a query must not speak of the invented examples.
+        """The fault of a query by ``_fault_of``; a query about the invented examples has a fault, too.
 
         The user's own examples are not checked, as they are often about the same subject as the chunk.
         """
@@ -270,7 +271,7 @@ def _fault_of(
 ) -> TextFault | None:
     """The name of the filter that rejects a query, and its reason; None if the query is kept.
 
-    ``others`` are the chunk's kept queries, ``examples`` those that the query must not speak of.
+    ``others`` are the chunk's kept queries, ``examples`` the examples that the query must not be about.
     """
     if fault := fault_of_text(group.text, group.ending):
         return fault

@@ -17,7 +17,7 @@ class QueryOptions:
         against: texts of the counter-prompts (D3): the chunk's neighbours, its title.
         tries: largest number of tries for each query.
         decay: decay of self-debiasing (D3); 0 turns it off.
-        top_k: draw from so many of the likeliest tokens; 0 for all (D4).
+        top_k: number of likeliest tokens to draw from; 0 for all (D4).
         top_p: of these, draw from the likeliest that together hold this share (D4).
         max_tokens: longest query in tokens.
         max_length: longest text in tokens that the model is shown; the rest is cut off.

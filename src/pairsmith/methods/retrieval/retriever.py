@@ -112,7 +112,7 @@ def check_retrieval_examples(examples: Sequence[RetrievalExample], options: Retr
 class RetrieverRow:
     """A query with one of its positives, some negatives, and the scores of the positive and the negatives.
 
-    ``positives`` are all of the query, as ``KnownPositives`` gives them.
+    ``positives`` are the keys of all positives of the query, as ``KnownPositives`` gives them.
     """
 
     query: str

@@ -20,9 +20,9 @@ class RetrieverOptions(EpochOptions):
     objective: Literal["ranking", "margin-mse", "kl"] = Field(
         default="ranking",
         description="What is learned. ranking: each query's positive is told apart from its negatives and "
-        "from all documents of the other rows in a batch. margin-mse, kl: how a judge scored the positive "
-        "and the negatives, in the columns score and scores; the differences of the scores, or the shares "
-        "that a softmax makes of them.",
+        "from all documents of the other rows in a batch. margin-mse, kl: a judge's scores of the positive "
+        "and the negatives, which are in the columns score and scores; margin-mse learns the differences "
+        "of the scores, kl their softmax.",
     )
     negatives: int | None = Field(
         default=None,

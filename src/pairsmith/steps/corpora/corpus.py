@@ -69,9 +69,9 @@ class Unit:
         text: the text; for a candidate answer, the answer in its passage.
         where: the location of its record in the source.
         group: the group within which it is paired.
-        context: for a candidate answer, its passage; else None, as are the next two.
-        answer: the candidate answer.
-        answer_start: the position of the answer in ``context``, in characters.
+        context: for a candidate answer, its passage; else None.
+        answer: the candidate answer; else None.
+        answer_start: the position of the answer in ``context``, in characters; else None.
     """
 
     text: str
@@ -85,11 +85,11 @@ class Unit:
 UnitsOfRecord = list[Unit] | Reject
 """The units of a record, or a reject if it has none."""
 Cut = Callable[[Sequence[Document]], Iterable[UnitsOfRecord]]
-"""A function that cuts each of some records into units."""
+"""A function that cuts records into units; it yields one result for each record."""
 
 
 def cutter(side: str, options: UnitOptions) -> Cut:
-    """The function that cuts records into units; ``side``, ``inputs`` or ``outputs``, is that of the corpus.
+    """The function that cuts records into units; ``side`` of the corpus is ``inputs`` or ``outputs``.
 
     A record without a group is rejected if the options have a ``group_column``.
     """
@@ -121,7 +121,7 @@ def _whole(record: Document) -> list[Unit]:
 
 
 def _answers(options: UnitOptions) -> Cut:
-    """The function that cuts records into windows, and these into units: one per candidate answer (M7)."""
+    """The function that cuts records into windows, and makes a unit of each candidate answer in them (M7)."""
     find = entities_of_texts(options.answers)
 
     def cut(records: Sequence[Document]) -> Iterator[UnitsOfRecord]:
@@ -177,7 +177,7 @@ class Corpus:
     keep: Mapping[str, str] = field(default_factory=dict)
 
     def count(self) -> int:
-        """The number of records. All of them are read, so a record that cannot be read is an error."""
+        """The number of records. All records are read, so a record that cannot be read is an error."""
         return sum(1 for _ in self.records())
 
 
@@ -198,9 +198,9 @@ def encode_corpus(
 
     Args:
         corpus: the corpus.
-        options: the encoder, and how it encodes which units.
+        options: the encoder, how it encodes, and how records are cut into units.
         revision: the revision of the encoder.
-        run: the run, whose folder becomes that of the encoded corpus.
+        run: the run; its folder becomes the folder of the encoded corpus.
         count: the number of records of the corpus; None to count them.
 
     Returns:

@@ -84,7 +84,7 @@ class Encoded:
             raise InputError(
                 f"{folder.path}: {count} of {counted(count + left_out.total(), 'texts')} can be paired{why}; "
                 "a search compares texts with their neighbours, so each corpus needs two or more different "
-                "ones"
+                "texts"
             )
         return cls(folder, vectors, distinct, sizes)
 
@@ -112,7 +112,7 @@ class Encoded:
         return len(self.distinct) - len(self)
 
     def copies(self, corpus: str, first: int, stop: int) -> pa.Table:
-        """Rejects for rows that repeat an earlier text: of all ``copy_count``, those from first to stop.
+        """Rejects for rows that repeat an earlier text: the rows from ``first`` to ``stop`` of all such rows.
 
         ``corpus`` is the name of the corpus in the reason.
         """

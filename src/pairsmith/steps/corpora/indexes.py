@@ -113,8 +113,8 @@ class Indexes:
     def __init__(self, name: str, trained: DatasetFolder | None) -> None:
         """``name`` is the kind of index in FAISS's notation; ``trained`` is the folder of trained indexes.
 
-        An index that is not in the folder is built when it is needed: because it needs no training, or
-        because its group has too few vectors to train it, in which case the search is exact.
+        An index that is not in the folder is built when it is needed: either its kind needs no training, or
+        its group has too few vectors to train an index, so that the search is exact.
         """
         self._name, self._trained = name, trained
         kept = trained.table(columns=["cell", "side"]).to_pylist() if trained else []
@@ -136,8 +136,8 @@ class Indexes:
 
         Args:
             queries: ``(n, d)``, the vectors of the block's queries.
-            others: ``(m, d)``, the vectors of all texts of the other side, whose numbers the ids are; only
-                the block's range of them is searched.
+            others: ``(m, d)``, the vectors of all texts of the other side; the ids are the numbers of these
+                texts. Only the block's range of them is searched.
             block: the block.
             k: the number of neighbours.
             recall: the share of the neighbours that the index is tuned to find on a sample, at least.

@@ -58,7 +58,7 @@ class SearchPlan:
 
     @classmethod
     def of(cls, sizes: Sizes, most: Mapping[str, int], width: int, settings: NeighbourSettings) -> Self:
-        """Cut a search by vectors with ``width`` components; ``sizes`` are those of the groups.
+        """Cut a search by vectors with ``width`` components; ``sizes`` are the sizes of the groups.
 
         With a number for both sides in ``most``, the search is in both directions.
         """

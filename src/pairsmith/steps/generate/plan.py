@@ -29,8 +29,8 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     """Generate for ``CALIBRATION_SECONDS``, or for about 200 inputs if that is shorter, and extrapolate.
 
     The time decides when to stop, as the time per text differs widely between models. With a server, the
-    tokens that it reads and writes are counted. The timed shards are as large as those of the run, because
-    towards the end of a shard the model processes fewer and fewer texts at once.
+    tokens that it reads and writes are counted. The timed shards are as large as the shards of the run,
+    because towards the end of a shard the model processes fewer and fewer texts at once.
     """
     started = time.monotonic()
     settings = least_work(settings)
@@ -52,7 +52,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         requests = Shard(0, items, (), (), "").requests(task, decoding)
         return write(task, model, requests, decoding, settings.seed, settings.rows, hooks)
 
-    # 1. Write texts. Those of the first item warm up the libraries, and are not timed.
+    # 1. Write texts. The texts of the first item warm up the libraries, and are not timed.
     write_texts(sample_items[:1], Hooks())
     used = model.used if isinstance(model, RemoteModel) else Used()
     used.read = used.written = 0
@@ -66,7 +66,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     for start in range(0, len(sample_items), size):
         if not written or time.monotonic() < begun + CALIBRATION_SECONDS:
             written.append(write_texts(sample_items[start : start + size], hooks))
-    # 2. Extrapolate from the timed requests to those of the run.
+    # 2. Extrapolate from the timed requests to all requests of the run.
     factor = items * labels / sum(part.requests for part in written)
     sample = to_table([row for part in written for row in part.rows], SCHEMAS[task.schema_kind])
     rejects = to_table([reject for part in written for reject in part.rejects], REJECT)

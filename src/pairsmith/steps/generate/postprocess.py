@@ -120,7 +120,8 @@ def _summary(training_set: TrainingSet, row_count: int, *, sampled: bool) -> str
     parts = [f"of {counted(row_count, 'rows')} {counted(dropped.total(), 'are')} dropped{why}"]
     if sampled:
         parts.append(f"{counted(training_set.negatives, 'sampled negatives are')} added")
-    parts.append(f"of these {counted(len(training_set.validation), 'are')} held back for validation")
+    held_back = counted(len(training_set.validation), "are")
+    parts.append(f"of the resulting rows {held_back} held back for validation")
     return "; ".join(parts)
 
 

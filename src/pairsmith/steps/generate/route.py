@@ -57,7 +57,7 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
 
 def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
-    """Generate rounds of more and more inputs, or texts, until each label has ``until`` rows."""
+    """Generate in rounds, each with more inputs or texts, until each label has ``until`` rows."""
     wanted = settings.until or 0
     if settings.executor == "array" or settings.rank is not None:
         raise SettingsError(
@@ -105,7 +105,8 @@ def _generate_round(settings: GenerateSettings, run: Run) -> DatasetFolder | Non
     if settings.preview:
         run.progress.result(_preview(task, decoding, settings))
         return None
-    # Hashed before they are read: if lines are added in between, the next run sees a change and reads them.
+    # Inputs are hashed before they are read: if lines are added in between, the next run notices and reads
+    # them.
     inputs = hashes("inputs", settings.inputs)
     count = decoding.per_input
     if task.kind == "pair":

@@ -18,7 +18,7 @@ MOST_TIMES = 5
 
 
 def least_work(settings: GenerateSettings) -> GenerateSettings:
-    """The settings for plans of ``--until``: those of the smallest run, in which every text is accepted."""
+    """The settings for plans of ``--until``: the smallest run, in which every text is accepted."""
     if not settings.until:
         return settings
     task = load_task(settings.task)

@@ -35,16 +35,16 @@ def scored_candidates(
 ) -> tuple[int, int]:
     """Score each text with the k nearest neighbours that it may be paired with (M5), by the margin (M3).
 
-    The neighbours from all parts of the search are merged before. The candidates and their margins are
+    The neighbours from all parts of the search are merged first. The candidates and their margins are
     written into files; memory holds the mean cosine of each text of a group.
 
     Args:
         tables: rows of ``NEIGHBOURS`` in the order of the search, in parts of any size.
         groups: the groups that were searched, in the order of their numbers.
         corpora: the encoded inputs, and the encoded outputs.
-        texts: the texts of the inputs, and those of the outputs.
+        texts: the texts of the inputs, and the texts of the outputs.
         settings: the settings of ``mine``.
-        files: the files for the candidates of the inputs and for those of the outputs.
+        files: the files for the candidates of the inputs and for the candidates of the outputs.
         folder: the folder of scratch files, which take 8 bytes for each neighbour of the largest group.
 
     With ``group_column`` a text that is in several groups has the same number in all its pairs, that of its
@@ -64,7 +64,7 @@ def scored_candidates(
             of_x = NeighbourFile.empty(len(group.x), min(most["x"], len(group.y)), scratch("neighbours-x"))
             of_y = NeighbourFile.empty(len(group.y), min(most["y"], len(group.x)), scratch("neighbours-y"))
             for _, side, first, neighbours in group_runs:
-                add_pass(of_x if side == "x" else of_y, first, neighbours)
+                add_neighbours(of_x if side == "x" else of_y, first, neighbours)
             if settings.verbatim == "drop":
                 x, y = map(_Side, (group.x, group.y), corpora, texts)
                 left_out += keep_pairable((of_x, of_y), (x, y), settings.k)
@@ -76,7 +76,7 @@ def scored_candidates(
     return left_out, unscored
 
 
-def add_pass(file: NeighbourFile, first: int, neighbours: Neighbours) -> None:
+def add_neighbours(file: NeighbourFile, first: int, neighbours: Neighbours) -> None:
     """Add neighbours of consecutive texts, from number ``first`` on; the file keeps the nearest of all."""
     earlier = file.read(first, first + len(neighbours.ids))
     if (earlier.ids >= 0).any():

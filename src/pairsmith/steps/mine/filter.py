@@ -205,8 +205,7 @@ def _rejects(
 def _one_per(settings: FilterSettings, source: DatasetFolder, names: Sequence[str]) -> OnePer:
     """Which pairs compete with each other, with ``auto`` resolved; ``names`` are the columns of the pairs.
 
-    ``auto`` stands for the pairs of one input if ``mine`` wrote all candidates or if ``rank_by`` is given,
-    else for none.
+    ``auto`` becomes ``input`` if ``mine`` wrote all candidates or if ``rank_by`` is given, else ``pair``.
     """
     manifest, one_per = source.manifest, settings.one_per
     if one_per == "auto":

@@ -1,7 +1,7 @@
 """The columns of the users' records that mined pairs keep.
 
-The records are read a second time for them, after all texts are encoded. The encoded corpora do not have
-these columns, so a later run can keep other columns without encoding anything again.
+To get these columns, the records are read a second time, after all texts are encoded. The encoded corpora do
+not have these columns, so a later run can keep other columns without encoding anything again.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from pairsmith.steps.mine.settings import MineSettings
 
 
 def columns_to_keep(settings: MineSettings) -> tuple[dict[str, str], dict[str, str]]:
-    """The columns to keep of the inputs, and those of the outputs: column -> its name in mined pairs."""
+    """The columns to keep of the inputs, and of the outputs: column -> its name in mined pairs."""
     refuse_missing_columns(
         ("--keep-input-column", settings.inputs, settings.keep_input_column),
         ("--keep-output-column", settings.outputs, settings.keep_output_column),
@@ -37,7 +37,7 @@ def texts_with_columns(encoded: Encoded, corpus: Corpus, settings: MineSettings)
     """The tables of ``Encoded.texts``, with the columns to keep of each text's record.
 
     One shard of the encoded corpus and its records are held in memory at a time. If several records of a
-    shard contain a text, the columns are those of the first of them.
+    shard contain a text, the columns are taken from the first of these records.
     """
     if not corpus.keep:
         yield from encoded.texts()

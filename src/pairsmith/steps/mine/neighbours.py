@@ -35,7 +35,7 @@ def shared_groups(x: Encoded, y: Encoded) -> list[SearchGroup]:
 SPARE_OF_SUMMARIES = {"x": 28, "y": SPARE}
 """Neighbours that are searched in addition to k, for kind summaries.
 
-Documents, ``x``, need more of them, as the sentences of a document are among its nearest neighbours.
+Documents, ``x``, need more neighbours, as the sentences of a document are among its nearest neighbours.
 """
 
 
@@ -75,7 +75,7 @@ def _report_untrained(plan: SearchPlan, index: str, run: Run) -> None:
 
 
 def _open_vectors(x: Encoded, y: Encoded) -> SideVectors:
-    """Open the vectors of both corpora on this machine; the result selects those of a group and side."""
+    """Open the vectors of both corpora on this machine; the result gives a group's vectors on a side."""
     x, y = x.local(), y.local()
     groups = shared_groups(x, y)
 

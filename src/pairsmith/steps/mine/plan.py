@@ -109,7 +109,7 @@ def _products(x: _Sample, y: _Sample) -> float:
 
 
 def _neighbours(counts: Sequence[int], settings: MineSettings) -> int:
-    """The number of neighbours that are saved; each part of the search saves those that it has found."""
+    """The number of neighbours that are saved; each part of the search saves the neighbours that it finds."""
     inputs, outputs = counts
     most = neighbours_per_side(settings)
     if settings.index:  # each index is searched with all texts of the other side
@@ -119,7 +119,7 @@ def _neighbours(counts: Sequence[int], settings: MineSettings) -> int:
 
 
 def _pairs(samples: Sequence[_Sample], schema: pa.Schema) -> pa.Table:
-    """Rows about as long as those of the mined pairs."""
+    """Rows about as long as the rows of mined pairs."""
     rows = [
         {
             "id": str(number),

@@ -100,7 +100,7 @@ def rewrite(settings: RewriteSettings, run: Run) -> DatasetFolder:
 
 
 def _is_original(name: str, kind: str) -> bool:
-    """Whether a column describes the text that is replaced, as do those that ``mine`` kept of its record."""
+    """Whether a column describes the replaced text, like the columns that ``mine`` kept of its record."""
     return name in _ORIGINAL or name.removeprefix("original_").startswith(f"{_WRITTEN[kind]}_")
 
 

@@ -176,7 +176,8 @@ def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path)
 def _left_out_before(folders: Sequence[DatasetFolder], blank: Mapping[str, int], run: Run) -> dict[str, int]:
     """Count and report the rows and texts that were left out before the search, by corpus and reason.
 
-    ``folders`` are those of the encoded inputs and outputs; ``blank`` has the numbers of rows without a text.
+    ``folders`` hold the encoded inputs and outputs; ``blank`` has the numbers of rows without a text, by
+    corpus.
     """
     left_out: dict[str, int] = {}
     for folder in folders:
@@ -238,7 +239,7 @@ def _report(left_out: int, unpaired: Mapping[str, int], settings: MineSettings, 
         run.progress.say(
             f"{counted(left_out, 'nearer neighbours are')} left out on purpose: if one text of a pair (or "
             "its answer) occurs word for word in the other, a model only learns to copy; "
-            f"the nearest of each text (--k {settings.k}) are counted without them"
+            f"the {settings.k} nearest neighbours of each text (--k) are counted without these"
         )
     for what, count in unpaired.items():
         if count:
@@ -274,8 +275,8 @@ def _without_candidates(
 def _searched(corpus: Encoded, numbers: Iterable[NDArray[np.int64]]) -> tuple[NDArray[np.bool_], int]:
     """Which of a corpus's n texts were searched, ``(n,)`` bool, and how many distinct texts were not.
 
-    ``numbers`` are those of the groups that were searched. A text that is in several groups counts once, by
-    the number of its first occurrence.
+    ``numbers`` has the numbers of the texts of each group that was searched. A text that is in several groups
+    counts once, by the number of its first occurrence.
     """
     firsts = corpus.firsts()
     searched = np.zeros(len(corpus), np.bool_)

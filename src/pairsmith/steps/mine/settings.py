@@ -220,8 +220,9 @@ class FilterSettings(WorkerSettings):
     )
     beside: Annotated[list[str], Listed] = Field(
         default=[],
-        description="Columns of numbers, such as margin, that are added to the judge's score, all "
-        "standardised over all pairs. The sum ranks the pairs or, with --rank-by, chooses one of each input.",
+        description="Columns of numbers, such as margin, that are added to the judge's score, after the "
+        "score and each column are standardised over all pairs. The sum ranks the pairs or, with --rank-by, "
+        "chooses one pair of each input.",
     )
     rank_by: Annotated[list[str], Listed] = Field(
         default=[],

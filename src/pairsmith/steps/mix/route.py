@@ -82,10 +82,10 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
 
 
 def mixed_kinds(kinds: Mapping[str, RowKind], settings: MixSettings) -> dict[str, RowKind]:
-    """The kind that each source's rows have in the mixture; ``kinds`` are those that they have now.
+    """The kind that each source's rows have in the mixture; ``kinds`` are the kinds that they have now.
 
-    Pairs of inputs and outputs become scored pairs with ``pairs_as``, and documents with summaries if other
-    sources have these.
+    Pairs of inputs and outputs become scored pairs with ``pairs_as``. They become documents with summaries if
+    another source has such rows.
     """
     new_kinds = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
     if settings.pairs_as is not None and new_kinds == kinds:
@@ -192,7 +192,7 @@ def _distinct(
     settings: MixSettings,
     earlier: Mapping[str, Sequence[str]],
 ) -> tuple[dict[str, list[Row]], list[Reject]]:
-    """The complete rows of each source with their origins, without duplicates; and rejects for the others."""
+    """The complete rows of each source with their origins, without duplicates; and rejects for all others."""
     distinct: dict[str, list[Row]] = {source: [] for source in sources}
     rejects: list[Reject] = []
     seen: dict[tuple[str, ...], tuple[str, Any]] = {}
@@ -229,8 +229,8 @@ def shares(available: Sequence[int], weights: Sequence[float], rows: int | None)
     Args:
         available: the number of rows that each source has.
         weights: the weight of each source, above 0; empty: the sizes of the sources.
-        rows: the number of rows to take in all; None, or if the proportion does not allow it: as many as the
-            proportion allows.
+        rows: the number of rows to take in all; with None, or if a source has too few rows for it, as many as
+            the proportion allows.
     """
     total = sum(weights) if weights else sum(available)
     fractions = [weight / total for weight in (weights or available)] if total else [0.0] * len(available)

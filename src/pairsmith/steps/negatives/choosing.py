@@ -62,10 +62,11 @@ def choose_negatives(
 def drawn_candidates(
     pairs: QueryPairs, candidates: NeighbourFile, settings: NegativesSettings, file: Path
 ) -> NeighbourFile:
-    """The candidates without those that no pair of their query draws, for ``drawn_before_scores``.
+    """The candidates that at least one pair of their query draws, for ``drawn_before_scores``.
 
-    From these, ``choose_negatives`` chooses the same ones as from all candidates, whatever the scores.
-    They are written into ``file``, with ``NO_NEIGHBOUR`` in place of the others, and have no scores yet.
+    From these, ``choose_negatives`` chooses the same negatives as from all candidates, whatever the scores
+    are. The drawn candidates are written into ``file``, with ``NO_NEIGHBOUR`` in place of all others and
+    without scores.
     """
     rule = _rule(settings)
     count, width = candidates.ids.shape

@@ -44,7 +44,7 @@ def _documents(corpus: Sequence[str], settings: NegativesSettings) -> Iterator[D
 def have_vector(folder: DatasetFolder, documents: Iterable[Document]) -> NDArray[np.bool_]:
     """Whether each of n distinct documents has a vector in the folder, ``(n,)`` bool.
 
-    ``documents`` are those that were encoded into the folder, which leaves out zero vectors.
+    ``documents`` are all documents that were encoded; the folder leaves out documents with zero vectors.
     """
     ids = pa.chunked_array([pa.array([document.id for document in documents], pa.string())])
     encoded = [text_keys(table["id"]) for table in folder.shards("train", ["id"])]
@@ -55,7 +55,7 @@ def have_vector(folder: DatasetFolder, documents: Iterable[Document]) -> NDArray
 class EncodedPositives:
     """The text and the vector of each row's positive.
 
-    If the corpus contains the positive, they are those of the corpus; else the positive is encoded itself.
+    If the corpus contains the positive, both are taken from the corpus; else the positive itself is encoded.
 
     Attributes:
         pairs: the rows; a row whose positive has no vector has the fault ``NO_POSITIVE``.
@@ -165,8 +165,8 @@ def encode_all(
 ) -> EncodedTexts | None:
     """Encode the queries, the corpus and the positives; ``revision`` is that of the encoder.
 
-    ``inputs`` are the hashes of the source of the pairs, and those of the sources of the corpus. The result
-    is None for a rank of an array job, as the next stages need the vectors of all ranks.
+    ``inputs`` are the hashes of the source of the pairs, and the hashes of the sources of the corpus. The
+    result is None for a rank of an array job, as the next stages need the vectors of all ranks.
     """
     of_pairs, of_corpus = inputs
     read = partial(_documents, corpus, settings)

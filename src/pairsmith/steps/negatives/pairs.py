@@ -46,12 +46,12 @@ class QueryPairs:
         table: the rows as ``QUERY_PAIR``, mapped from a file.
         fault: ``(rows,)`` uint8: ``GOOD``, or the reason why a row is not a pair (see ``FAULTS``).
         query: ``(rows,)`` int64, the number of each row's query among the distinct queries, numbered in the
-            order in which they appear; -1 for rows that are not pairs, except for a positive without a
-            vector.
+            order in which they appear; -1 for rows that are not pairs, unless only the vector of their
+            positive is missing.
         first: ``(queries,)`` int64, the first row of each query.
         positive: ``(rows,)`` uint64, a key of each row's positive with its title.
         copy: ``(rows,)`` uint64, the first of the ``copy_keys`` of the positive without its title.
-        rest: ``(rows,)`` uint64, the second of these keys.
+        rest: ``(rows,)`` uint64, the second of the same ``copy_keys``.
         whole: ``(rows,)`` uint64, the first of the ``copy_keys`` of the positive with its title.
         query_keys: ``(queries, 2)`` uint64, the ``copy_keys`` of each query.
     """
@@ -96,7 +96,7 @@ class QueryPairs:
         return np.unique(np.concatenate(parts))
 
     def without(self, fault: int, rows: NDArray[np.bool_]) -> Self:
-        """The same rows; those of ``rows``, ``(rows,)`` bool, that are still pairs get this fault."""
+        """The same rows; rows that ``rows``, ``(rows,)`` bool, selects get this fault if they are pairs."""
         return replace(self, fault=np.where(rows & (self.fault == GOOD), np.uint8(fault), self.fault))
 
     def with_queries(self, kept: NDArray[np.bool_]) -> Self:
@@ -198,9 +198,9 @@ def corpus_keys(corpus: Encoded, file: Path) -> TextKeys:
 def places_in(corpus: TextKeys, pairs: QueryPairs) -> NDArray[np.int64]:
     """The number of each row's positive in the corpus, ``(rows,)`` int64; -1 if the corpus lacks it.
 
-    A text of the corpus matches if it is the positive with its title, else if it is the positive, else if it
-    is the positive after a first line. Of several such texts, the first one is taken. ``corpus``,
-    ``(texts, 2)`` uint64, has the ``copy_keys`` of the texts.
+    A text of the corpus that is the positive with its title is preferred, then a text that is the positive
+    alone, then a text that is a first line and the positive. Of several such texts, the first one is taken.
+    ``corpus``, ``(texts, 2)`` uint64, has the ``copy_keys`` of the texts.
     """
     places = places_of_copies(corpus, ((pairs.whole, 0), (pairs.copy, 0), (pairs.copy, 1)))
     places[pairs.fault != GOOD] = -1

@@ -64,7 +64,7 @@ class ToJudge:
         return pa.table({"input": queries, "output": [*texts, *self.positives.texts(pairs)]})
 
     def unpack(self, folder: DatasetFolder, size: int, pairs: Float32s) -> None:
-        """Write the saved scores into the candidates, and those of the positives into an array.
+        """Write the saved scores of candidates into the candidates, and of positives into an array.
 
         Args:
             folder: the judge's scores in the order of ``rows``.
@@ -95,8 +95,8 @@ def score(
     """The candidates with their scores, and the score of each row's positive, ``(rows,)`` float32.
 
     A score is the cosine with the query or, if there is a judge, the judge's score. If negatives are drawn
-    whatever their scores, the judge scores only those that are drawn, and the others are no candidates any
-    more. A row that is not a pair has the score NaN. ``search`` is the folder of the search that gave the
+    whatever their scores, the judge scores only the drawn candidates, and all other candidates are left out.
+    A row that is not a pair has the score NaN. ``search`` is the folder of the search that gave the
     candidates, and ``revision`` the revision of the judge.
     """
     positives, pairs = texts.positives, texts.pairs

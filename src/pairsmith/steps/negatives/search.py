@@ -88,7 +88,7 @@ def leave_out(
     Of several copies of a text, the nearest one is kept.
 
     Args:
-        nearest: the nearest texts of all queries; those that are kept replace them.
+        nearest: the nearest texts of all queries; they are replaced by the texts that are kept.
         forbidden: the ``query_text_keys`` of each query with the texts that are no negatives of it, sorted.
         copies: ``(texts, 2)`` uint64, the ``copy_keys`` of the texts of the corpus.
         queries: the vectors of the queries.

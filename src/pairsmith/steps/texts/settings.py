@@ -47,7 +47,7 @@ class ClassifySettings(TextRowSettings):
         default=None,
         ge=-1,
         le=1,
-        description="Smallest confidence with which a label is accepted; texts with less become rejects. "
+        description="Smallest confidence with which a label is accepted; other texts become rejects. "
         "Unset: all labels are accepted.",
     )
     batch_size: TextsAtOnce = 64

@@ -85,7 +85,7 @@ def _summarized(
     columns_of: Callable[[TextRow], Row],
     advance: Advance,
 ) -> tuple[list[Row], list[Reject]]:
-    """The rows of texts, and a reject for each of which the model writes nothing."""
+    """The rows of texts, and a reject for each text for which the model writes nothing."""
     documents = [row.text for row in texts]
     with named(settings.model):
         summaries = summarizer.summarize(

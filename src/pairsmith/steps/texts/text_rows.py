@@ -1,4 +1,4 @@
-"""Gives each text of a source new columns, and keeps its own: ``classify``, ``tag`` and ``summarize`` do."""
+"""Gives each text of a source new columns and keeps its own, for ``classify``, ``tag`` and ``summarize``."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -130,7 +130,7 @@ def _load_worker(
 
 
 def columns_before(names: Mapping[str, str], row: TextRow) -> Row:
-    """The columns that a text has before it gets new ones; ``names`` are those of its kept columns."""
+    """The columns that a text has before it gets new ones; ``names`` are the names of kept columns."""
     others = {names[name]: value for name, value in row.others.items()}
     return {**others, "id": row.id, "text": row.text}
 

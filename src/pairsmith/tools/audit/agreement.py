@@ -80,7 +80,7 @@ def annotator_agreement(audit: Audit, votes: Votes) -> dict[str, Any]:
         ``cohen``: for each pair of annotators, ``"one, other"``, Cohen's kappa on the rows that both
         labelled; None if there are fewer than two such rows or all of them got the same label from both.
         ``krippendorff``: Krippendorff's alpha of all annotators, on an interval scale if all labels are
-        numbers, else on a nominal one; None if undefined.
+            numbers, else on a nominal scale; None if undefined.
     """
     from sklearn.metrics import cohen_kappa_score
 

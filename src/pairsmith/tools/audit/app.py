@@ -191,7 +191,7 @@ def serve(
         server = uvicorn.Server(
             uvicorn.Config(app, log_level="error", access_log=False, lifespan="off", server_header=False)
         )
-        # Not with ``say``, which removes tokens: the page can only be opened with this one.
+        # Not with ``say``, which removes tokens: the page can only be opened with this token.
         progress.link(f"open http://{_HOST}:{listening.getsockname()[1]}/?token={token}")
         progress.say(
             "label the rows on that page and choose Finish at the end; Ctrl-C stops earlier, and every label "

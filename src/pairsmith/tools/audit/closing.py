@@ -52,7 +52,7 @@ def closing(audit: Audit, votes: Votes, results: Mapping[str, Any], out: Path) -
 
 
 def _counts(audit: Audit, votes: Votes) -> Sequence[str]:
-    """For each annotator, how many rows they labelled, and how many of these as in the data."""
+    """For each annotator, how many rows they labelled, and how many of these as the data label them."""
     sentences = []
     for name, labels in votes.items():
         sentence = f"{name} labelled {len(labels)} of {counted(len(audit.rows), 'rows')}"

@@ -69,7 +69,7 @@ class Audit:
 
 
 def draw_audit(folder: DatasetFolder, settings: AuditSettings) -> Audit:
-    """Draw the rows that all annotators label, ``settings.rows`` of them or all if there are fewer."""
+    """Draw the rows that all annotators label: ``settings.rows`` rows, or all if there are fewer."""
     sample: list[dict[str, Any]] = []
     claimed: set[str] = set()
     column = ""

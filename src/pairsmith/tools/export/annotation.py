@@ -104,7 +104,7 @@ def _choices(splits: Splits, kind: RowKind, form: str) -> Sequence[str]:
     if len(labels) > _MOST_LABELS:
         raise SettingsError(
             f"--form {form} makes a button for each {kind.claim}, but these rows have {len(labels)} "
-            f"different ones, more than {_MOST_LABELS}; export rows with fewer, such as those that generate "
-            "wrote"
+            f"different {kind.claim}s, more than {_MOST_LABELS}; export rows with fewer, such as those that "
+            "generate wrote"
         )
     return labels

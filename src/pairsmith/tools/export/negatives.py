@@ -55,7 +55,7 @@ def tevatron(rows: Iterable[Row]) -> Objects:
 
 
 def flag_embedding(rows: Iterable[Row]) -> Objects:
-    """An object for each query: ``query``, ``pos`` and ``neg``, and if all texts have scores these, too."""
+    """An object for each query: ``query``, ``pos``, ``neg`` and, if all texts have scores, their scores."""
     for query, positives, negatives in _by_query(rows).values():
         sides = {"pos": positives.values(), "neg": negatives.values()}
         scores = {f"{side}_scores": [score for _, score in texts] for side, texts in sides.items()}
@@ -71,7 +71,7 @@ def _passages(texts: Texts) -> list[dict[str, str]]:
 def _by_query(rows: Iterable[Row]) -> dict[str, tuple[str, Texts, Texts]]:
     """By query id, the query, its positives and its negatives.
 
-    A negative of several rows has the score that it has in the first of them.
+    A negative that occurs in several rows has its score in the first of these rows.
     """
     by_query: dict[str, tuple[str, Texts, Texts]] = {}
     for row in rows:

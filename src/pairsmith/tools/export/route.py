@@ -28,7 +28,7 @@ from pairsmith.tools.settings import ExportSettings
 EXPORT_RECORD = "export.json"
 MakeContent = Callable[[], bytes]
 _MOST_SHOWN = 12
-"""Number of labels whose numbers are said."""
+"""Largest number of labels that a message lists with their numbers."""
 
 
 def export(settings: ExportSettings, run: Run) -> list[Place]:

@@ -32,7 +32,7 @@ def push(settings: PushSettings, run: Run) -> str | None:
     what = f"{counted(len(parts.files), 'files')} of a {parts.kind}, {size_text(size)}"
     if settings.dry_run:
         _write(parts.files, run)
-        run.progress.say(f"nothing was uploaded; {run.out} holds what would be: {what}")
+        run.progress.say(f"nothing was uploaded; {run.out} holds what would be uploaded: {what}")
         return None
     run.progress.say(f"uploading {what} to {settings.repo}")
     address = _recorded(settings, run, parts) if run.kept else send(parts, settings)

@@ -59,8 +59,8 @@ def _by_label(labels: Mapping[str, Any], confusion: Mapping[str, Any]) -> Iterat
             )
             for label, entry in labels.items()
         ],
-        note="×100. Precision: the share of the texts predicted to have the label that do have it. Recall: "
-        "the share of the texts that have the label that are predicted to have it. F1: their harmonic mean.",
+        note="×100. Precision: of the texts predicted to have the label, the share that has it. Recall: of "
+        "the texts that have the label, the share predicted to have it. F1: their harmonic mean.",
     )
     if len(confusion) <= _MOST_LABELS:
         yield Table(

@@ -215,7 +215,7 @@ def _words_and_pairs(texts: Sequence[str]) -> tuple[Counter[str], Counter[tuple[
 
 
 def _most_frequent(name: str, texts: Sequence[str], warn: list[Finding]) -> Iterator[Table]:
-    """The most frequent texts of a column and their beginnings; warns of these, and of remnants of HTML."""
+    """The most frequent texts and beginnings of a column; warns of one frequent beginning, and of HTML."""
     repeated = [(text, count) for text, count in Counter(texts).most_common(5) if count > 1]
     if often := [(shown_text(text, 120), number(count)) for text, count in repeated]:
         head = [column_words(name), f"times in {counted(len(texts), 'rows')}"]
@@ -245,9 +245,9 @@ def _most_frequent(name: str, texts: Sequence[str], warn: list[Finding]) -> Iter
 
 
 def _ranking(manifest: Manifest) -> tuple[str, str]:
-    """The columns that may rank the rows; the first of them that the rows have is used.
+    """The columns that may rank the rows; the first column that the rows have is used.
 
-    Rows of ``mine``, and those that ``filter`` ranked by the margin, are ranked by the margin, as their score
+    Rows of ``mine``, and rows that ``filter`` ranked by the margin, are ranked by the margin, as their score
     is a cosine.
     """
     by_margin = manifest.settings.get("judge") == "margin" and not manifest.settings.get("rank_by")

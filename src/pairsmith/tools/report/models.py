@@ -48,7 +48,7 @@ MEANINGS = {
     "of questions whose answer is one that people gave; f1 is the mean overlap in words with the nearest "
     "of these.",
     "evaluate summaries": "All figures are ×100. rouge1 and rouge2 are the F1 of the words and word pairs "
-    "that a summary shares with the one that people wrote; rougeL and rougeLsum are those of the longest "
+    "that a summary shares with the one that people wrote; rougeL and rougeLsum are the F1 of the longest "
     "common subsequence. “abstractiveness” is the share of a summary that is copied from its document.",
     "evaluate mteb": "All figures are ×100. “main” is the figure that MTEB ranks models by on a task, “mean” "
     "its mean over the tasks.",
@@ -203,7 +203,7 @@ def _display_names(about: Mapping[str, Any]) -> dict[str, str]:
 
 
 def comparison_table(results: Mapping[str, Any]) -> Table | None:
-    """The figures minus those of the earlier evaluation that they were compared with; None without one."""
+    """The differences between the figures and those of an earlier evaluation; None without a comparison."""
     earlier = results.get("against")
     if not isinstance(earlier, Mapping):
         return None

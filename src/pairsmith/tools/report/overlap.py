@@ -110,7 +110,7 @@ def count_overlap(
 ) -> dict[str, Overlap]:
     """For each set of evaluation data, how many rows share text with it; ``columns`` hold the rows' texts.
 
-    A row counts once, whatever its number of shared texts. The first ``examples`` of the rows are kept.
+    A row counts once, whatever its number of shared texts. The first ``examples`` of these rows are kept.
     """
     overlaps = {name: Overlap() for name in references}
     for table in (table for split in folder.splits for table in folder.batches(split)):

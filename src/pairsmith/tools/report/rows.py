@@ -107,7 +107,7 @@ def summarize(folder: DatasetFolder, *, sample: int, seed: int) -> DatasetSummar
 def with_sample(
     folder: DatasetFolder, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, pa.Table, list[dict[str, Any]]]]:
-    """Each batch of rows: its split, its rows, and those of its rows that are in a uniform sample.
+    """Each batch of rows: its split, all its rows, and its rows that are in a uniform sample.
 
     The sample has ``count`` rows of all splits together, or all rows if there are fewer.
     """

@@ -54,7 +54,7 @@ def cosines(pairs: Sequence[tuple[str, str]], encoder: "SentenceTransformer") ->
 
 
 def similar_labels(values: Float64s, labels: Sequence[str]) -> list[tuple[str, str, float]]:
-    """Neighbouring numeric labels of which the pairs with the higher one are hardly more similar.
+    """Neighbouring numeric labels where pairs with the higher label are hardly more similar.
 
     Returns:
         the lower label, the higher label, and the area under the ROC curve: if one pair of each label is

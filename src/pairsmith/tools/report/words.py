@@ -49,7 +49,7 @@ _IF: dict[str, Callable[[Recorded], bool]] = {
     "negatives.index_rows": lambda settings: bool(settings.get("index")),
     "negatives.recall": lambda settings: bool(settings.get("index")),
 }
-"""By step and setting, a test of all settings: whether this setting had an effect."""
+"""By step and setting, a function of all settings: whether this setting had an effect."""
 
 
 def _step_of(record: str) -> Step | None:
@@ -83,7 +83,7 @@ def settings_in_words(step: str, settings: Recorded) -> list[tuple[str, str]]:
 
 
 def _name(name: str, description: str | None) -> str:
-    """The beginning of a setting's description, and its name in brackets if that does not occur there."""
+    """The beginning of a setting's description, and its name in brackets if the beginning lacks it."""
     own = shown_text(name.replace("_", " "), 100)
     words = re.split(r"(?<!e\.g)[.;]\s|\.$| \[", description or "")[0]
     beginning = words.partition(": ")[0]
