@@ -191,6 +191,7 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     write(folder / "texts.jsonl", [{"text": passage(number)} for number in range(12)])
     write(folder / "more-texts.jsonl", [{"text": f"{passage(0)} It was late."}])
     lines(folder / "my-questions.csv", ["mail,question,context", f'7,Who plays?,"{passage(0)}"'])
+    lines(folder / "support.csv", ["mail;question", *(f"{n};who plays the {PLAYS[n]}?" for n in range(2))])
     documents(folder)
     requests(folder)
 

@@ -243,6 +243,22 @@ def test_a_function_shows_how_far_it_is_and_nothing_by_default(name, tiny_bert, 
         call(of, {"progress": True})
 
 
+def test_a_model_is_saved_in_a_folder_only(tiny_bert, tmp_path):
+    classifier = pairsmith.train_classifier(pairsmith.load_encoder(str(tiny_bert), device="cpu"), LABELLED)
+    student = pairsmith.load_student(str(tiny_bert), fresh_heads=True, device="cpu")
+    tagger = pairsmith.train_tagger(student, [TAGGED], epochs=1)
+    file = tmp_path / "file"
+    file.write_text("kept")
+    for model in (classifier, student, tagger):
+        with pytest.raises(SettingsError, match=r"^folder \S+file is a file; give the path of a folder$"):
+            model.save(file)
+        with pytest.raises(
+            SettingsError, match=r"^folder must be the path of a folder, not of the type None"
+        ):
+            model.save(None)
+    assert file.read_text() == "kept"
+
+
 def test_what_is_loaded_is_shown_in_one_line(tiny_bert, tiny_gpt2, tmp_path):
     bert, gpt2, asker = str(tiny_bert), str(tiny_gpt2), str(make_asker(tmp_path / "asker"))
     pairsmith.train_classifier(pairsmith.load_encoder(bert, device="cpu"), LABELLED).save(tmp_path / "saved")

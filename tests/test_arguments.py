@@ -142,6 +142,18 @@ def test_what_is_no_list_of_texts_or_rows_is_refused(call, name, rows):
             "texts[0].text must be a text; it is None",
         ),
         (
+            lambda: pairsmith.train_classifier(LOADED, [LabelledText("1", math.nan, "good")]),
+            "texts[0].text is a missing value (nan); leave the row out, as with DataFrame.dropna()",
+        ),
+        (
+            lambda: pairsmith.train_classifier(LOADED, [LabelledText(1, "a", "good")]),
+            "texts[0].id must be a text; it is of the type int; give '1'",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, np.array("a")),
+            "inputs must be a list of texts; it is of the type ndarray",
+        ),
+        (
             lambda: pairsmith.distil([Question("1", "", "Ann left.", "who?", ())], "no model"),
             "questions must be a list of GeneratedQuestions; questions[0] is of the type Question; a row is made "
             "with pairsmith.data.questions.GeneratedQuestion(id, context, question, generated_answer, answer, "

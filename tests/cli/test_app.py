@@ -590,7 +590,14 @@ def test_the_columns_that_seeds_of_a_kind_need_are_said(pairsmith, tmp_path):
     )
     seeds.write_text("document\tabstract\nA b.\tA.\n")
     said = pairsmith("train-biencoder", "--kind", "summaries", *given).stderr
-    assert "the summary is blank or missing; give one, in the column summary, or drop the row" in said
+    assert said.endswith(
+        "seeds.tsv has none of the columns summary, highlights, output; rename the column that holds the "
+        "summaries to one of these; it has: document, abstract\n"
+    )
+    seeds.write_text("document\tsummary\n\tA.\nA b.\t\nA c.\tC.\n")
+    said = pairsmith("train-biencoder", "--kind", "summaries", *given).stderr
+    assert "seeds.tsv:2: the document is blank or missing; give one, or drop the row" in said
+    assert "seeds.tsv:3: the summary is blank or missing; give one, in the column summary, or drop" in said
 
 
 def test_the_tasks_are_listed(pairsmith):

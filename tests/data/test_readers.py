@@ -136,6 +136,10 @@ class TestBadText:
         message = fault(put("in.txt", "good\ncafé au lait\n".encode("latin1")))
         assert "in.txt:2: not UTF-8 (byte 0xe9 at column 4); re-save it as UTF-8" in message
         assert "iconv -f latin1 -t utf-8 in.txt" in message
+        message = fault(put("in.CSV", "id;text\n1;café\n".encode("latin1")))
+        assert message.endswith(
+            "re-save it as UTF-8 (in Excel as CSV UTF-8; else e.g. iconv -f latin1 -t utf-8 in.CSV > new)"
+        )
 
     @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
     def test_utf16(self, put, encoding):
@@ -404,6 +408,9 @@ class TestTables:
 
     def test_semicolons_as_excel_writes_them(self, put):
         assert texts(put("in.csv", "id;text\n1;a, b\n")) == ["a, b"]
+        # Excel quotes a field with a comma only if the comma is the separator.
+        assert texts(put("in.csv", 'id;from, to;text;"a, b, c, d"\n1;;a, b;\n')) == ["a, b"]
+        assert texts(put("in.csv", 'id,text,"a; b; c; d"\n1,a;b,\n')) == ["a;b"]
 
     def test_a_quote_left_open_is_named_by_the_line_it_began_on(self, put):
         message = fault(put("in.csv", 'id,text\n1,a\n2,"b\n3,c\n4,d\n'))

@@ -348,6 +348,30 @@ def test_an_id_of_a_question_to_answer_is_read_in_any_letter_case(rows):
     assert (second.id, second.others) == ("3", {"ID": "2"})
 
 
+def test_each_document_that_a_search_finds_is_a_passage_of_its_query(rows):
+    found = [
+        {"rank": 1, "score": 0.5, "id": "c1", "title": "T", "document": "m.md", "text": PASSAGE},
+        {"rank": 2, "score": 0.25, "id": "c2", "title": "", "document": "n.md", "text": "Nothing."},
+    ]
+    data = rows({"query": "Where?", "documents": found}, {"query": "Who?", "documents": []})
+    first, second, third = read_question_rows(str(data))
+    assert first == QuestionRow(
+        text_id(f"Where?{PASSAGE}"),
+        PASSAGE,
+        "Where?",
+        {"rank": "1", "score": "0.5", "chunk": "c1", "title": "T", "document": "m.md"},
+    )
+    assert (second.context, second.others["chunk"], second.blank) == ("Nothing.", "c2", "")
+    assert (third.question, third.context, third.others, third.blank) == ("Who?", "", {}, "passage")
+
+
+def test_questions_without_passages_are_told_where_to_find_some(rows):
+    data = rows({"Question": "Where?", "urgent": "yes"})
+    message = "no column 'context', .*; pairsmith search --json finds passages; it has: Question, urgent$"
+    with pytest.raises(InputError, match=message):
+        list(read_question_rows(str(data)))
+
+
 def test_a_column_of_questions_in_capitals_comes_before_one_of_inputs(rows):
     data = rows({"input": "Summarise.", "Question": "Where?", "context": PASSAGE})
     (row,) = read_question_rows(str(data))

@@ -9,6 +9,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sized
 from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -62,6 +63,20 @@ def model_name(model: object, name: str = "model") -> str:
     )
 
 
+def checked_folder(folder: object, name: str) -> Path:
+    """The argument ``name`` as the path of a folder to write to, which may not exist yet.
+
+    Raises:
+        SettingsError: the argument is no path, or it is the path of a file.
+    """
+    if not isinstance(folder, str | PathLike):
+        raise SettingsError(f"{name} must be the path of a folder, not of the type {type(folder).__name__}")
+    path = Path(folder)
+    if path.is_file():
+        raise SettingsError(f"{name} {path} is a file; give the path of a folder")
+    return path
+
+
 def checked_whole_number(value: object, name: str, least: int = 0, most: int | None = None) -> int:
     """The argument ``name`` as a whole number of at least ``least`` and at most ``most``.
 
@@ -105,8 +120,7 @@ def checked_texts(texts: Iterable[T], name: str, *others: type) -> list[T]:
     items = _items(texts, name, "texts")
     for index, item in enumerate(items):
         if not isinstance(item, (str, *others)):
-            # NaN or NA, which pandas has in place of a missing text
-            if (isinstance(item, float) and math.isnan(item)) or type(item).__name__ == "NAType":
+            if _is_missing(item):
                 raise InputError(
                     f"{name}[{index}] is a missing value ({item}); leave it out, as with Series.dropna()"
                 )
@@ -171,7 +185,13 @@ def checked_rows(rows: Iterable[T], name: str, *classes: "type[DataclassInstance
         for field in fields(row):
             field_class, class_name = _KINDS.get(field.type, (object, ""))
             if not isinstance(value := getattr(row, field.name), field_class):
-                raise InputError(f"{name}[{index}].{field.name} must be {class_name}; it is {_kind(value)}")
+                what = f"{name}[{index}].{field.name}"
+                if _is_missing(value):
+                    raise InputError(
+                        f"{what} is a missing value ({value}); leave the row out, as with DataFrame.dropna()"
+                    )
+                as_text = f"; give {str(value)!r}" if isinstance(value, Real) else ""
+                raise InputError(f"{what} must be {class_name}; it is {_kind(value)}{as_text}")
             if isinstance(value, str):
                 _check_unicode(value, f"{name}[{index}].{field.name}")
             elif isinstance(value, Real) and not math.isfinite(value):
@@ -198,7 +218,8 @@ def _items(values: Iterable[T], name: str, plural: str) -> list[T]:
         raise InputError(f"{name} must be a list of {plural}; a set has no order: {ordered}")
     # Iteration would yield the keys of a mapping, and the column names of a table.
     is_table = hasattr(values, "columns")
-    if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes) or is_table:
+    is_scalar = getattr(values, "ndim", 1) == 0  # an array without dimensions, which has no items
+    if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes) or is_table or is_scalar:
         raise InputError(f"{name} must be a list of {plural}; it is {_kind(values)}{_remedy(values, plural)}")
     # Iteration over an Arrow array or column would yield Arrow's scalars, which are no texts.
     return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
@@ -215,6 +236,11 @@ def _remedy(values: object, plural: str) -> str:
         return f'; give [{row_class}(**record) for record in frame.to_dict("records")]'
     lists = [part for part in ("rows", "train") if isinstance(getattr(values, part, None), list)]
     return f"; give its {lists[0]}" if lists and "text" not in plural else ""
+
+
+def _is_missing(value: object) -> bool:
+    """Whether ``value`` is NaN or NA, which pandas has in place of a missing value."""
+    return (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"
 
 
 def _kind(value: object) -> str:

@@ -15,6 +15,7 @@ from pairsmith.data.readers import (
     column_text,
     find_column,
     own_id,
+    pick_column,
     text_id,
     type_in_words,
     with_names,
@@ -28,6 +29,8 @@ DOCUMENT_COLUMNS = (
     "passage", "context", "question", "review", "message", "comment",
 )  # fmt: skip
 SUMMARY_COLUMNS = ("summary", "highlights", "output")
+NAME_SUMMARIES = "rename the column that holds the summaries to one of these"
+"""Advice in the error about a missing column of summaries."""
 _TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2}(?=[T ]\d)")
 
 
@@ -84,6 +87,28 @@ def read_documents(
     columns = [column] if column else list(dict.fromkeys([*prefer, *DOCUMENT_COLUMNS]))
     documents = _with_summaries(opened, columns, group_column, keep or {}, remedy, on_blank)
     return at_least_one(documents, f"{opened.name} holds no documents")
+
+
+def read_summarised(source: str | Place | Source, *, remedy: str = NAME_TEXTS) -> Iterator[Document]:
+    """Read documents as ``read_documents`` does, each of which needs a summary.
+
+    Raises:
+        InputError: there is no column of summaries, or a document or its summary is blank.
+    """
+
+    def refuse(where: str) -> None:
+        raise InputError(f"{where}: the document is blank or missing; give one, or drop the row")
+
+    opened = open_source(source)
+    for document in read_documents(opened, remedy=remedy, on_blank=refuse):
+        if not document.summary:
+            row = next(row for _, row in opened.rows())
+            pick_column(row, SUMMARY_COLUMNS, opened.name, NAME_SUMMARIES)
+            raise InputError(
+                f"{document.where}: the summary is blank or missing; give one, in the column summary, or "
+                "drop the row"
+            )
+        yield document
 
 
 def _with_summaries(

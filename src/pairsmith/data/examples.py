@@ -7,7 +7,7 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.documents import read_documents
+from pairsmith.data.documents import read_summarised
 from pairsmith.data.readers import at_least_one, graded_rows, read_inputs_and_outputs
 from pairsmith.data.sources import Columns, Source, open_source
 from pairsmith.data.squad import Question, open_questions, read_questions
@@ -57,8 +57,8 @@ def read_examples(source: str, kind: ExampleKind) -> list[Example]:
     """The examples in a file, dataset folder or Hub data set, without duplicates, in order.
 
     The rows are read by ``read_inputs_and_outputs`` for the kind ``pairs``, by ``read_questions`` for
-    ``reading``, by ``read_documents`` for ``summaries``, and by ``graded_rows`` for ``scored``. They are few,
-    so that an ``InputError`` tells the faults of all of them.
+    ``reading``, by ``read_summarised`` for ``summaries``, and by ``graded_rows`` for ``scored``. They are
+    few, so that an ``InputError`` tells the faults of all of them.
     """
     return list(dict.fromkeys(at_least_one(all_examples(source, kind), f"{source} holds no examples")))
 
@@ -115,12 +115,7 @@ def iter_examples(source: str | Source, kind: ExampleKind) -> Iterator[Example]:
             output = answer_in_passage(answer.text, question.context)
             yield Example(question.question, output, question.context, answer.text, answer.start)
     elif kind == "summaries":
-        for document in read_documents(source, remedy=_SUMMARIES):
-            if not document.summary:
-                raise InputError(
-                    f"{document.where}: the summary is blank or missing; give one, in the column summary, or "
-                    "drop the row"
-                )
+        for document in read_summarised(source, remedy=_SUMMARIES):
             yield Example(document.text, document.summary)
     elif kind == "scored":
         for where, _, pair in graded_rows(open_source(source)):

@@ -86,9 +86,10 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
     except UnicodeDecodeError as error:
         refuse_other_format(path)
         kind = NotTextError if _CONTROL.search(raw) else InputError
+        in_excel = "in Excel as CSV UTF-8; else " if str(path).lower().endswith(".csv") else ""
         raise kind(
             f"{path}:{number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
-            f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {display_name(path)} > new)"
+            f"re-save it as UTF-8 ({in_excel}e.g. iconv -f latin1 -t utf-8 {display_name(path)} > new)"
         ) from None
     if "\x00" in line:
         refuse_other_format(path)

@@ -8,8 +8,8 @@ Decisions about the formats:
 - For the ends of lines, see ``lines``.
 - The header of MRQA's files, ``{"header": {...}}``, is not a row. It is in the first line, or in several
   lines of a file into which several of them were joined.
-- ``.csv`` is read with standard quoting. The separator is ``;`` if the header has a ``;`` and no ``,``, as
-  Excel writes files in many countries.
+- ``.csv`` is read with standard quoting. The separator is ``;`` if the header has more ``;`` than ``,``
+  outside quotation marks, as in files that Excel writes in many countries.
 - ``.tsv`` is read without quoting, because most corpora in this format have quotation marks that quote
   nothing. Only if the header has a quotation mark was the file written by a CSV writer, and is read with
   quoting.
@@ -252,7 +252,8 @@ def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:
         )
     lines = chain([(number, first)] if number else [], lines)
     if not tabs:
-        fields = _quoted(path, lines, delimiter=";" if ";" in first and "," not in first else ",")
+        unquoted = re.sub('"[^"]*"', "", first)
+        fields = _quoted(path, lines, delimiter=";" if unquoted.count(";") > unquoted.count(",") else ",")
     elif '"' in first:
         fields = _quoted(path, lines, delimiter="\t")
     else:

@@ -5,7 +5,8 @@
   ``question`` (``input`` in mined rows) and ``answers``: lists of ``text`` and ``answer_start``, as in the
   Hub's ``squad``, a list with both for each answer, or only the text of an answer, or a list of such texts,
   each of which stands for its first occurrence in the passage. ``id`` and ``title`` are optional;
-- MRQA's files (JSON Lines, also ``.gz``): one passage per row, with all its questions.
+- MRQA's files (JSON Lines, also ``.gz``): one passage per row, with all its questions;
+- the results of ``search --json``: one query per row, with the texts that the search ranks highest for it.
 
 By default, questions without an answer are left out.
 """
@@ -133,6 +134,11 @@ def read_question_rows(source: str) -> Iterator[QuestionRow]:
     opened = open_questions(source)
     names: list[str] = []
     for where, row in at_least_one(opened.rows(), f"{opened.name} holds no questions"):
+        if not names and find_column(row, ["question"]) and not find_column(row, ["context"]):
+            raise InputError(
+                f"{opened.name} has no column 'context', in which each question has the passage that answers "
+                f"it; pairsmith search --json finds passages; it has: {joined_names(row)}"
+            )
         names = names or pick_columns(row, [["context"], [question_column(row)]], opened.name)
         column_text(row, names[0], where)  # refuses what is no text
         context = str(row[names[0]] or "")  # not stripped, as in ``read_questions``
@@ -146,7 +152,7 @@ def read_question_rows(source: str) -> Iterator[QuestionRow]:
 
 
 def open_questions(source: str | Place | Source) -> Source:
-    """As ``open_source``; official SQuAD files and MRQA's files are also opened with one row per question."""
+    """As ``open_source``; files with several questions in a row are also opened with one row per question."""
     if not isinstance(source, Source):
         source = official(place(source)) or open_source(source)
     opened = source
@@ -311,16 +317,23 @@ def _list(parent: object, key: str, where: str) -> list[Any]:
     return values
 
 
-# MRQA
+# Rows of several questions
 
 
 def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Columns]]:
-    """Convert MRQA's rows to SQuAD's rows, one per question; all other rows are unchanged.
+    """Convert MRQA's rows, and those of ``search --json``, to rows of one question; others are unchanged.
 
-    Each detected span becomes an answer. The answers that MRQA's own script scores predictions against are in
-    the column ``WORDINGS``.
+    Each detected span of MRQA becomes an answer. The answers that MRQA's own script scores predictions
+    against are in the column ``WORDINGS``. A query of ``search`` becomes a question on each of its documents,
+    whose id is in the column ``chunk``; without documents it becomes one on a blank passage.
     """
     for where, row in rows:
+        documents = row.get("documents")
+        if "query" in row and isinstance(documents, list) and all(isinstance(d, Mapping) for d in documents):
+            for document in documents or [{}]:
+                columns = {"chunk" if name == "id" else name: value for name, value in document.items()}
+                yield where, {"context": columns.pop("text", ""), "question": row["query"], **columns}
+            continue
         if "qas" not in row:
             yield where, row
             continue

@@ -15,7 +15,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
-from pairsmith.core.arguments import check_not_blank, checked_texts, checked_whole_number, model_name
+from pairsmith.core.arguments import (
+    check_not_blank,
+    checked_folder,
+    checked_texts,
+    checked_whole_number,
+    model_name,
+)
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.errors import ModelError, SettingsError, counted, first_line
 from pairsmith.core.model_names import DtypeName, resolve_model
@@ -94,13 +100,14 @@ class TextClassifier:
 
     def save(self, folder: str | Path) -> None:
         """Save the classifier for ``load_classifier``; ``SentenceTransformer(folder)`` opens its encoder."""
-        save_sentence_encoder(self.encoder, Path(folder))
+        folder = checked_folder(folder, "folder")
+        save_sentence_encoder(self.encoder, folder)
         head = {"weight": np.ascontiguousarray(self.weight), "bias": np.ascontiguousarray(self.bias)}
-        save_file(head, str(Path(folder) / CLASSIFIER_FILE))
+        save_file(head, str(folder / CLASSIFIER_FILE))
         content = {"labels": list(self.labels), "normalize_embeddings": True}
         text = json.dumps(content, ensure_ascii=False, indent=1) + "\n"
-        (Path(folder) / LABELS).write_text(text, encoding="utf-8")
-        write_trained_on(Path(folder), self.trained_on)
+        (folder / LABELS).write_text(text, encoding="utf-8")
+        write_trained_on(folder, self.trained_on)
 
 
 def text_unit_vectors(

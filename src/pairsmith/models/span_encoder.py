@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from pairsmith.core.arguments import check_flag, model_name
+from pairsmith.core.arguments import check_flag, checked_folder, model_name
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.model_files import quiet_loading
 from pairsmith.core.model_names import resolve_model
@@ -75,10 +75,11 @@ class SpanEncoder:
 
         ``AutoModel`` opens the encoder in the folder.
         """
+        folder = checked_folder(folder, "folder")
         with quiet_loading():
             self.tokens.model.save_pretrained(str(folder))
             self.tokens.tokenizer.save_pretrained(str(folder))
-        save_heads(self.heads, Path(folder))
+        save_heads(self.heads, folder)
 
 
 def load_span_encoder(

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pairsmith.core.arguments import checked_texts, checked_whole_number, model_name
+from pairsmith.core.arguments import checked_folder, checked_texts, checked_whole_number, model_name
 from pairsmith.core.errors import InputError, ModelError, joined_names
 from pairsmith.core.model_files import META, quiet_loading
 from pairsmith.data.tagged import BIO_TAG, OUTSIDE, as_bio
@@ -119,6 +119,7 @@ class Tagger(TokenEncoder):
 
     def save(self, folder: str | Path) -> None:
         """Save the model for ``load_tagger``; ``AutoModelForTokenClassification`` opens it, too."""
+        folder = checked_folder(folder, "folder")  # save_pretrained only logs that a folder is a file
         # The head reads the vectors of tokens, so that nothing uses the pooler of a text's first vector.
         kept = {name: x for name, x in self.model.state_dict().items() if ".pooler." not in name}
         with quiet_loading():

@@ -248,6 +248,7 @@ STEPS: StepTable = {
         next_commands=(
             "pairsmith queries --chunks {out} --out {out}-queries",
             "pairsmith ask --inputs {out} --model GENERATOR --out {out}-asked",
+            "pairsmith search --model bm25 --corpus {out} QUERY",
         ),
     ),
     "queries": Step(

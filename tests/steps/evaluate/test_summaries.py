@@ -21,7 +21,6 @@ from pairsmith.steps.evaluate import summaries as module
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, check_summarizer_name, lead_count
 from pairsmith.steps.evaluate.summaries import (
     evaluate_summaries,
-    labelled_documents,
     lead_summaries,
     summary_figures,
     summary_rouge,
@@ -297,12 +296,15 @@ def test_a_document_without_a_summary_is_named(bart, tmp_path):
     path.write_text('{"document": "A.", "summary": "B."}\n{"document": "C."}\n')
     with pytest.raises(InputError, match=r"half\.jsonl"):
         evaluate_summaries(settings(bart, path), Run(tmp_path / "out", Silent()))
-    assert len(labelled_documents(str(path), 1)) == 1
+    evaluate_summaries(settings("lead:1", path, limit=1), Run(tmp_path / "first", Silent()))
     path.write_text('{"document": "A.", "summary": "B."}\n{"document": "C.", "summary": ""}\n')
     with pytest.raises(InputError, match=r"half\.jsonl:2: the summary is blank or missing"):
         evaluate_summaries(settings(bart, path), Run(tmp_path / "out", Silent()))
+    path.write_text('{"document": "A.", "summary": "B."}\n{"document": "", "summary": "D."}\n')
+    with pytest.raises(InputError, match=r"half\.jsonl:2: the document is blank or missing"):
+        evaluate_summaries(settings(bart, path), Run(tmp_path / "out", Silent()))
     path.write_text('{"document": "A."}\n')
-    with pytest.raises(InputError, match="the summary is blank or missing"):
+    with pytest.raises(InputError, match=r"none of the columns summary, .*; it has: document$"):
         evaluate_summaries(settings(bart, path), Run(tmp_path / "out", Silent()))
 
 

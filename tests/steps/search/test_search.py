@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pairsmith.cli.app import make_app
+from pairsmith.data.squad import read_question_rows
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.steps import kept_vectors
 from pairsmith.steps.evaluate import retrievers
@@ -242,6 +243,25 @@ def test_queries_of_files_and_of_standard_input(corpus, tmp_path):
     assert search(*base, "--queries", rows).stdout == of_lines.stdout
     assert search(*base, "--queries", "-", given=lines.read_text()).stdout == of_lines.stdout
     assert search(*base, "horn", "lute of the market").stdout == of_lines.stdout
+
+
+def test_rows_without_a_query_are_told(corpus, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("nr;Question\n1;horn\n2;\n3;lute\n;\n")
+    result = search("--model", "bm25", "--corpus", corpus, "--json", "--best", 2, "--queries", rows)
+    assert [json.loads(line)["query"] for line in result.stdout.splitlines()] == ["horn", "lute"]
+    assert "left out, as the query is blank: rows.csv:3\n" in result.stderr
+
+
+def test_answer_reads_what_a_search_prints(corpus, tmp_path):
+    found = tmp_path / "found.jsonl"
+    base = ("--model", "bm25", "--corpus", corpus, "--json", "--best", 2)
+    found.write_text(search(*base, "horn", "no such word").stdout)
+    rows = list(read_question_rows(str(found)))
+    assert [(row.question, row.others.get("rank"), row.blank) for row in rows] == [
+        ("horn", "1", ""), ("horn", "2", ""), ("no such word", None, "passage"),
+    ]  # fmt: skip
+    assert all("horn" in row.context for row in rows[:2])
 
 
 def test_a_folder_of_beir_and_several_files_are_searched(corpus, tmp_path):

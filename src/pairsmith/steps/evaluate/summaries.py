@@ -5,10 +5,9 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from pairsmith.core.errors import InputError
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress, Silent
-from pairsmith.data.documents import Document, read_documents
+from pairsmith.data.documents import Document, read_summarised
 from pairsmith.data.text import split_sentences
 from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.rouge import (
@@ -34,7 +33,7 @@ _LABELS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rouge
 
 def _read(settings: EvaluateSummariesSettings) -> list[Document]:
     check_rouge()
-    return labelled_documents(settings.data, settings.limit)
+    return list(islice(read_summarised(settings.data), settings.limit))
 
 
 def _hash(_: EvaluateSummariesSettings, read: Callable[[], Sequence[Document]]) -> dict[str, str]:
@@ -60,18 +59,6 @@ def _compute(
         {"id": document.id, "summary": summary, "reference": document.summary, "rougeL": round(rouge, 4)}
         for document, summary, rouge in zip(documents, summaries, scores.per_text["rougeL"], strict=True)
     ]
-
-
-def labelled_documents(source: str, limit: int | None = None) -> list[Document]:
-    """The first ``limit`` documents of ``source``; an ``InputError`` if one has no summary."""
-    documents = list(islice(read_documents(source), limit))
-    for document in documents:
-        if not document.summary:
-            raise InputError(
-                f"{document.where}: the summary is blank or missing; give a summary to compare with, or "
-                "remove the row"
-            )
-    return documents
 
 
 def summarizer(

@@ -228,7 +228,8 @@ class AnswerSettings(WorkerSettings):
     )
     data: str = Field(
         description="Questions on passages, with or without answers: a SQuAD file, rows with the columns "
-        "question and context (.jsonl, .csv, .tsv, .parquet), a dataset folder, or a Hub data set.",
+        "question and context (.jsonl, .csv, .tsv, .parquet), a dataset folder, a Hub data set, or what "
+        "search --json printed.",
         json_schema_extra=BY_CONTENT,
     )
     max_answer_tokens: AnswerTokens = 17

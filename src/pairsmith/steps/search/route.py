@@ -6,7 +6,7 @@ corpus -> documents -> an index of their vectors or words -> queries -> the best
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +17,15 @@ import torch
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
-from pairsmith.core.errors import InputError, ModelError, SettingsError, StorageError, counted, one_line
+from pairsmith.core.errors import (
+    InputError,
+    ModelError,
+    SettingsError,
+    StorageError,
+    counted,
+    joined_names,
+    one_line,
+)
 from pairsmith.core.model_names import GLOVE, model_revision
 from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, place
 from pairsmith.core.progress import Progress
@@ -72,7 +80,7 @@ def search_documents(
         sys.stdout.reconfigure(encoding="utf-8")  # the encoding of JSON, whatever the terminal's is
     queries = [_checked(query) for query in texts]
     if settings.queries is not None:
-        queries += [_checked(query) for query in queries_of(settings.queries)]
+        queries += [_checked(query) for query in queries_of(settings.queries, progress.say)]
     if not queries and not _on_terminal():
         raise SettingsError('no query is given; add one, as in pairsmith search … "a query", or --queries')
     documents = read_corpus(
@@ -96,16 +104,20 @@ def search_documents(
         show(batch, with_query=len(queries) > 1)
 
 
-def queries_of(source: str) -> list[str]:
+def queries_of(source: str, say: Callable[[str], None]) -> list[str]:
     """Read the queries of a file or, for ``STANDARD_INPUT``, of the lines of standard input.
 
-    Blank queries are left out.
+    Blank lines are left out, and so are rows whose query is blank, which ``say`` is told.
 
     Raises:
         InputError: there are no queries.
     """
     if source != STANDARD_INPUT:
-        return [example.query for example in read_query_examples(in_beir(source, "queries.jsonl"))]
+        blank: list[str] = []
+        examples = read_query_examples(in_beir(source, "queries.jsonl"), blank.append)
+        if blank:
+            say(f"left out, as the query is blank: {joined_names(blank)}")
+        return [example.query for example in examples]
     try:
         lines = sys.stdin.buffer.read().decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
