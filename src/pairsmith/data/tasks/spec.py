@@ -114,10 +114,7 @@ class Decoding(Settings):
 
     top_k: int = Field(default=5, ge=0, description="Draw from the k likeliest tokens; 0 draws from all.")
     top_p: float = Field(
-        default=0.9,
-        gt=0,
-        le=1,
-        description="Draw from the likeliest tokens that together hold this probability.",
+        default=0.9, gt=0, le=1, description="Draw from the likeliest tokens with this total probability."
     )
     max_tokens: int = Field(
         default=40, ge=1, description="Tokens within which the closing quotation mark must come."
