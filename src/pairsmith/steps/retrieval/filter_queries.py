@@ -25,7 +25,15 @@ from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
 from pairsmith.data.splits import to_train_on
 from pairsmith.methods.retrieval.consistency import closest, own_places
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, resolve_dtype, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+)
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import equal_shards, finished, nothing_to_do, start_part
