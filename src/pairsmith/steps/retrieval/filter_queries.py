@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.citations import PROMPTAGATOR
-from pairsmith.core.errors import counted
+from pairsmith.core.errors import InputError, counted
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
@@ -336,6 +336,9 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Esti
     written = WrittenQueries.of(next(query_source.tables()), settings.queries)
     queries = [text for text in islice(written.texts(), CALIBRATION_TEXTS) if text]
     chunks, chunk_count = read_first_passages(settings.corpus, before, column=settings.corpus_column)
+    if not (queries and chunks):
+        sources = ", ".join([settings.queries, *settings.corpus])
+        raise InputError(f"{sources}: the queries or the corpus have no texts to try")
     query_count = count + len(read_evaluation(settings))
     load = cache(partial(text_encoder, settings.encoder, settings))
     loading, seconds, size = 0.0, 0.0, written.table.nbytes * count // len(written)
