@@ -127,3 +127,16 @@ def test_half_a_character_is_left_to_the_step(clock, tmp_path):
     step = Step(CountSettings, work, "Count.", planned_rows_setting="data")
     assert step.planner()(CountSettings(data=str(file)), {}).seconds == 1.0
     assert set(read) == {file.read_text()}
+
+
+def test_an_error_names_the_source_and_not_its_slice(tmp_path):
+    def work(settings, _):
+        raise InputError(f"{settings.data} holds no texts")
+
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"text": ""}\n')
+    with pytest.raises(InputError) as told:
+        Step(CountSettings, work, "Count.", planned_rows_setting="data").planner()(
+            CountSettings(data=str(file)), {}
+        )
+    assert str(told.value) == f"{file} holds no texts"

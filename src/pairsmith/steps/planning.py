@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from pairsmith.core.arrays import Float32s
+from pairsmith.core.errors import PairsmithError
 from pairsmith.core.paths import files_below
 from pairsmith.core.progress import Silent
 from pairsmith.core.settings import Settings
@@ -211,7 +212,12 @@ def plan_by_slice(
             lines = (json.dumps(dict(row), default=str) for row in rows[:first])
             file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             begun = time.monotonic()
-            result = work(settings.model_copy(update={rows_setting: str(file)}), Run(out, Silent()))
+            try:
+                result = work(settings.model_copy(update={rows_setting: str(file)}), Run(out, Silent()))
+            except PairsmithError as error:
+                if str(file) not in str(error):
+                    raise
+                raise type(error)(str(error).replace(str(file), source)) from None
             seconds = time.monotonic() - begun
             table = result.table() if isinstance(result, DatasetFolder) else None
             return _Trial(first, seconds, sum(f.stat().st_size for f in files_below(out).values()), table)

@@ -7,6 +7,8 @@ from tests.resamples import loop_interval
 
 from pairsmith.metrics.classification import binary_counts
 from pairsmith.steps.evaluate.figures import over_repetitions, over_splits, uncertainty_line, with_error
+from pairsmith.steps.evaluate.retrieval import retrieval_table
+from pairsmith.steps.evaluate.summaries import summary_table
 
 
 def test_all_splits_have_the_same_rows_in_a_resample_and_the_mean_is_taken_in_each():
@@ -52,3 +54,12 @@ def test_a_mean_over_prompts_with_its_uncertainty_by_hand():
     }  # fmt: skip
     without = over_repetitions("accuracy", "prompts", [50.0, 100.0], np.empty((0, 2)))
     assert (without["accuracy_ci"], without["prompts_ci"]) == (None, [None, None])
+
+
+def test_a_table_of_one_row_has_the_singular():
+    figures = dict.fromkeys(("ndcg@10", "recall@100", "recall@10", "precision@10", "mrr@10", "map"), 50.0)
+    table = retrieval_table({**figures, "queries": 1, "documents": 2_000})
+    assert table.splitlines()[0] == "1 query, 2,000 documents"
+    rouge = dict.fromkeys(("rouge1", "rouge2", "rougeL", "rougeLsum"), 50.0)
+    shares = {"written": rouge, "gold": rouge}
+    assert summary_table({**rouge, "count": 1, "abstractiveness": shares}).splitlines()[0] == "1 document"

@@ -265,6 +265,13 @@ def test_a_corpus_of_chunks_and_a_plan(world, tmp_path):
     assert plan_filter_queries(in_beir, {}).rows == {"train": 1}
 
 
+def test_a_plan_needs_texts(world):
+    tmp_path, settings = world
+    blank = lines(tmp_path / "blank.jsonl", [{"text": " "}])
+    with pytest.raises(InputError, match=r"blank\.jsonl: the queries or the corpus have no texts to try"):
+        plan_filter_queries(settings(corpus=[blank]), {})
+
+
 def test_all_queries_of_some_chunks_are_held_back(world):
     tmp_path, settings = world
     whole = run(settings(within=3), tmp_path / "whole")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.core.errors import InputError, known_names_hint, one_line
+from pairsmith.core.errors import InputError, counted, known_names_hint, one_line
 from pairsmith.core.progress import Progress
 from pairsmith.core.text_width import left_aligned, right_aligned, text_width
 from pairsmith.data.labelled_texts import (
@@ -111,7 +111,7 @@ def classification_table(results: Mapping[str, Any]) -> str:
     names = _shown_names(labels)
     width = max(8, *map(text_width, names.values())) + 2
     lines = [
-        f"{results['count']:,} texts",
+        counted(results["count"], "texts"),
         f"accuracy ×100 (95 %)  {with_interval(results, 'accuracy')}",
         f"macro F1 ×100 (95 %)  {with_interval(results, 'macro_f1')}",
         f"the most frequent label alone: accuracy {results['largest']:.2f}",

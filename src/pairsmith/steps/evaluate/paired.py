@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float64s
-from pairsmith.core.errors import DamagedError, FolderError, InputError, one_line, redacted
+from pairsmith.core.errors import DamagedError, FolderError, InputError, counted, one_line, redacted
 from pairsmith.core.paths import Place, place, reaching
 from pairsmith.core.settings import Settings
 from pairsmith.core.text_width import left_aligned, text_width
@@ -274,9 +274,9 @@ def _excerpts(there: object, here: object) -> list[str]:
 def warn_of_few(count: int, rows: str, run: Run) -> None:
     """Warn if a comparison is over few rows; ``rows`` are what they are called, such as ``queries``."""
     if count < FEW_ROWS:
+        few = counted(count, f"{rows} are")
         run.progress.say(
-            f"{count} {rows} are few, which makes the intervals too narrow: take better or worse as a hint "
-            "only"
+            f"{few} few, which makes the intervals too narrow: take better or worse as a hint only"
         )
 
 

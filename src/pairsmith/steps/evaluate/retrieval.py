@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pairsmith.core.errors import FolderError, ModelError
+from pairsmith.core.errors import FolderError, ModelError, counted
 from pairsmith.core.model_names import GLOVE, model_revision
 from pairsmith.core.paths import Place, place
 from pairsmith.core.progress import Progress, Silent
@@ -211,7 +211,7 @@ def report_queries_in_corpus(data: RetrievalSet, progress: Progress) -> None:
 
 def retrieval_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a text table with a line for each measure."""
-    head = f"{results['queries']:,} queries, {results['documents']:,} documents"
+    head = f"{counted(results['queries'], 'queries')}, {counted(results['documents'], 'documents')}"
     lines = [f"{name:<14}{with_interval(results, name)}" for name in MEASURES]
     comparison = []
     if against := results.get("against"):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import InputError, ModelError
+from pairsmith.core.errors import InputError, ModelError, counted
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.sentiment import Opinion, read_opinions
 from pairsmith.methods.quip.sentiment import (
@@ -118,7 +118,7 @@ def sentiment_figures(
 
 def sentiment_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a text table."""
-    lines = [f"{results['count']:,} texts", f"{'':<12}{'accuracy ×100':<36}of each prompt"]
+    lines = [counted(results["count"], "texts"), f"{'':<12}{'accuracy ×100':<36}of each prompt"]
     rows = [(name, name, "accuracy") for name in CALIBRATIONS] + [("ranking", "AUROC", "auroc")]
     for name, label, key in rows:
         lines.append(mean_line(label, results[name], key, results[name]["prompts"]))

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from pairsmith.core.errors import counted
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.documents import Document, read_summarised
@@ -135,7 +136,7 @@ def summary_figures(
 def summary_table(results: Mapping[str, Any]) -> str:
     """The figures of ``results.json`` as a text table with a line for each kind of ROUGE."""
     written, gold = (results["abstractiveness"][name] for name in ("written", "gold"))
-    lines = [f"{results['count']:,} documents"]
+    lines = [counted(results["count"], "documents")]
     lines += [f"{'':<12}{'F ×100 (95 %)':<26}{'share in the document':<26}of human summaries"]
     for name, label in _LABELS.items():
         shares = [with_interval(part, name) if name in part else "" for part in (written, gold)]

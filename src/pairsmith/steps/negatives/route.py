@@ -206,7 +206,8 @@ def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
     corpus, text_count = read_first_passages(settings.corpus, before, column=settings.corpus_column)
     queries, texts = [query for query, _ in pairs], evenly_spaced(corpus, CALIBRATION_TEXTS)
     if not (queries and texts):
-        raise InputError(f"{settings.pairs}: the pairs or the corpus have no texts to try")
+        sources = ", ".join([settings.pairs, *settings.corpus])
+        raise InputError(f"{sources}: the pairs or the corpus have no texts to try")
     # 1. Time encoding, search and judging.
     load = cache(partial(text_encoder, settings.encoder, settings))
     loading, per_query, vectors = timed(load, queries)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.citations import PROMPTAGATOR
-from pairsmith.core.errors import counted
+from pairsmith.core.errors import InputError, counted
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, rows_at, to_table
@@ -71,6 +71,8 @@ SHARD_ROWS = 10_000
 """Largest number of queries in a shard."""
 SEARCH_ROWS = 4_096
 """Number of queries that are searched and saved together."""
+FEW_HELD_BACK = 50
+"""The step warns if it holds back fewer queries; with 50, the interval of an nDCG is some 20 points wide."""
 _SEARCHED: pa.Schema = pa.schema(
     [("rank", pa.int64()), ("similarity", pa.float32()), ("evaluation", pa.float32())]
 )
@@ -138,10 +140,6 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     return finished(writer, card)
 
 
-FEW_HELD_BACK = 50
-"""The step warns if it holds back fewer queries; with 50, the interval of an nDCG is some 20 points wide."""
-
-
 def _to_encode(
     written: WrittenQueries,
     texts: ChunkTexts,
@@ -158,10 +156,8 @@ def _to_encode(
         "corpus": Corpus("outputs", "chunks", texts.documents, [], settings.corpus_column, inputs["corpus"]),
     }
     if len(evaluation):
-        column = settings.evaluation_column
-        sides["evaluation"] = Corpus(
-            "inputs", "the evaluation", evaluation.distinct, [], column, inputs["evaluation"]
-        )
+        of_inputs, column = inputs["evaluation"], settings.evaluation_column
+        sides["evaluation"] = Corpus("inputs", "the evaluation", evaluation.distinct, [], column, of_inputs)
     return sides
 
 
@@ -233,10 +229,10 @@ def _decide(
         ranked = ranked.append_column("judge_score", pa.array(scores, from_pandas=True))
     leave_out_copies(verdicts, rows, settings)
     consistent = sum(verdict.filter in (NO_FILTER, "judge", DUPLICATE) for verdict in verdicts)
-    if not settings.held_back:
-        return _Decision(verdicts, consistent, None, ranked)
-    held = held_back(rows.chunk, verdicts.kept, settings.held_back)
-    leave_out_near_test(verdicts, rows, held, settings)
+    held = None
+    if settings.held_back:
+        held = held_back(rows.chunk, verdicts.kept, settings.held_back)
+        leave_out_near_test(verdicts, rows, held, settings)
     return _Decision(verdicts, consistent, held, ranked)
 
 
@@ -336,6 +332,9 @@ def plan_filter_queries(settings: FilterQueriesSettings, before: Before) -> Esti
     written = WrittenQueries.of(next(query_source.tables()), settings.queries)
     queries = [text for text in islice(written.texts(), CALIBRATION_TEXTS) if text]
     chunks, chunk_count = read_first_passages(settings.corpus, before, column=settings.corpus_column)
+    if not (queries and chunks):
+        sources = ", ".join([settings.queries, *settings.corpus])
+        raise InputError(f"{sources}: the queries or the corpus have no texts to try")
     query_count = count + len(read_evaluation(settings))
     load = cache(partial(text_encoder, settings.encoder, settings))
     loading, seconds, size = 0.0, 0.0, written.table.nbytes * count // len(written)
@@ -373,30 +372,28 @@ def _search_card(settings: FilterQueriesSettings) -> Card:
 
 
 def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation: int) -> Card:
-    judge = [settings.judge] if settings.judge else []
-    score = "".join(
-        f"the {SCORE_OF_TEXT[settings.judge_kind]} {model_display_name(model)}" for model in judge
-    )
+    models, judged = [settings.encoder], ""
+    columns = {
+        "rank": "the rank of the query's chunk among all chunks, from 1",
+        "similarity": "the cosine of the query and its chunk, from -1 to 1",
+    }
+    if settings.judge:
+        models, judge = [*models, settings.judge], model_display_name(settings.judge)
+        judged = f", and if `{judge}` scores it high"
+        columns["judge_score"] = f"the {SCORE_OF_TEXT[settings.judge_kind]} {judge}"
     by_model = any(credit.role == "model" for credit in sources_of(data=[settings.queries]).credits)
     return Card(
         title="Queries that lead back to their chunks",
-        description=(
-            "Search queries, each with the chunk of a document that it was written for, if this is among the "
-            f"{settings.within} chunks that are nearest to the query under the encoder "
-            f"`{model_display_name(settings.encoder)}`"
-            + (f", and if `{model_display_name(settings.judge)}` scores it high." if settings.judge else ".")
-        ),
+        description="Search queries, each with the chunk of a document that it was written for, if this is "
+        f"among the {settings.within} chunks that are nearest to the query under the encoder "
+        f"`{model_display_name(settings.encoder)}`{judged}.",
         counts={"queries read": queries, "chunks searched": chunks, "queries of an evaluation": evaluation},
-        columns={
-            "rank": "the rank of the query's chunk among all chunks, from 1",
-            "similarity": "the cosine of the query and its chunk, from -1 to 1",
-            **({"judge_score": score} if settings.judge else {}),
-        },
+        columns=columns,
         provenance="The queries were chosen by a program; no person has checked each of them.",
         tags=("synthetic",) if by_model else (),
         citations=(PROMPTAGATOR,),
         licence="The rights in the texts apply.",
         # The evaluation's queries are not sources: rows are only compared with them.
-        sources=sources_of(models=[settings.encoder, *judge], data=[settings.queries, *settings.corpus]),
+        sources=sources_of(models=models, data=[settings.queries, *settings.corpus]),
         task="text-retrieval",
     )
