@@ -38,16 +38,12 @@ def load_question_answerer(
         fresh_head: whether the model is loaded as a reader, with a random head if it has none.
         how: as for ``load_reader`` and ``load_span_encoder``.
     """
-    if not fresh_head and _is_student(model):
+    if not fresh_head and heads_kind(resolve_model(model)) == "questions":
         return partial(answer_with_span_encoder, load_span_encoder(model, **how))
     return partial(answer, load_reader(model, fresh_head=fresh_head, **how), batch_size=batch_size)
 
 
 def require_question_answerer(model: str) -> None:
     """Refuse a model that can answer no questions by its files, before its weights are read."""
-    if not _is_student(model):
+    if heads_kind(resolve_model(model)) != "questions":
         require_reader(model)
-
-
-def _is_student(model: str) -> bool:
-    return heads_kind(resolve_model(model)) == "questions"
