@@ -40,16 +40,12 @@ def load_question_answerer(
     """
     if not fresh_head:
         require_question_answerer(model)
-        if _is_student(model):
+        if heads_kind(resolve_model(model)) == "questions":
             return partial(answer_with_span_encoder, load_span_encoder(model, **how))
     return partial(answer, load_reader(model, fresh_head=fresh_head, **how), batch_size=batch_size)
 
 
 def require_question_answerer(model: str) -> None:
     """Refuse a model that can answer no questions by its files, before its weights are read."""
-    if not _is_student(model):
+    if heads_kind(resolve_model(model)) != "questions":
         require_reader(model, "train-teacher, train-reader or infuse")
-
-
-def _is_student(model: str) -> bool:
-    return heads_kind(resolve_model(model)) == "questions"

@@ -76,13 +76,11 @@ class Tagger(TokenEncoder):
         """The k tags: O, and B- and I- of each type of entity."""
         return list_of_tags(self.model.config)
 
-    def tag_words(
-        self, sentences: Sequence[Sequence[str]], advance: Callable[[int], None] = lambda _: None
-    ) -> list[list[str]]:
+    def tag_words(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
         """The BIO tags of n sentences, which are given as words: n lists with a tag for each word (Q10).
 
         A word gets the tag O if it has no token of its own, such as a zero-width space, or lies beyond
-        ``max_length`` tokens. ``advance`` is called with a number of sentences, each time some were tagged.
+        ``max_length`` tokens.
 
         Raises:
             InputError: a sentence is no list of texts.
@@ -96,7 +94,7 @@ class Tagger(TokenEncoder):
             logits: Tensor = self.model(**moved(words.features, self.model.device)).logits
             return logits[words.sentence.to(logits.device), words.token.to(logits.device)]
 
-        return predicted_tags(self, self.tags, scores, sentences, advance)
+        return predicted_tags(self, self.tags, scores, sentences)
 
     def tag_texts(self, texts: Iterable[str]) -> list[TaggedText]:
         """The words and BIO tags of n texts, in their order; a text may be blank."""
@@ -201,7 +199,7 @@ def predicted_tags(
     tags: Sequence[str],
     scores_of: Callable[[Words], Tensor],
     sentences: Sequence[Sequence[str]],
-    advance: Callable[[int], None],
+    advance: Callable[[int], None] = lambda _: None,
 ) -> list[list[str]]:
     """The likeliest BIO tags of the words of each sentence (Q10).
 

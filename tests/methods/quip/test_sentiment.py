@@ -3,6 +3,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from tests.without_float64 import WithoutFloat64
 
 import pairsmith
 from pairsmith.core.errors import ModelError
@@ -49,6 +50,10 @@ def test_the_score_of_a_text_by_hand():
     starts = torch.tensor([[1.0, 1.0], [3.0, 0.0]])  # products 1, 2 and 3, 0
     ends = torch.tensor([[-1.0, 0.0], [0.0, 1.0]])  # products -1, 0 and 0, 2
     assert scores_of([text], starts, ends).tolist() == [[[2.0 + 0.0, 3.0 + 2.0]]]
+    # A device may have no float64.
+    vectors, special = (side.as_subclass(WithoutFloat64) for side in (text.vectors, text.special))
+    moved = TextVectors(vectors, text.offsets, special)
+    assert np.array_equal(scores_of([moved], starts, ends), scores_of([text], starts, ends))
 
 
 def test_the_first_token_counts_where_its_products_are_the_largest():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tests.without_float64 import WithoutFloat64
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
@@ -15,6 +16,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from pairsmith.models.language import sequences
 from pairsmith.models.language.sampling import draw_tokens, truncate
 from pairsmith.models.language.sequences import draw_sequences
 from pairsmith.runs.seeds import stream_key, uniforms
@@ -70,14 +72,14 @@ def test_many_at_once_are_those_that_are_drawn_one_by_one(make):
         for row, count in enumerate((5, 1, 9))
     ]
     features = {"input_ids": ids, "attention_mask": mask}
-    sequences = draw_sequences(network, features, streams, seed=3, top_p=0.95, max_tokens=MOST)
+    drawn = draw_sequences(network, features, streams, seed=3, top_p=0.95, max_tokens=MOST)
     with torch.inference_mode():
         expected = [
             [drawn_apart(network, ids[row][mask[row] > 0], stream, seed=3, top_p=0.95) for stream in of_row]
             for row, of_row in enumerate(streams)
         ]
-    assert sequences == expected
-    lengths = sorted(len(tokens) for of_row in sequences for tokens in of_row)
+    assert drawn == expected
+    lengths = sorted(len(tokens) for of_row in drawn for tokens in of_row)
     assert lengths[0] < MOST // 4 < 3 * MOST // 4 < lengths[-1]
 
 
@@ -109,3 +111,18 @@ def test_what_a_model_forces_and_forbids_is_heeded():
     forced = drawn(forced_bos_token_id=8, begin_suppress_tokens=[7])
     assert forced == apart(forced=8, banned_first=(7,))
     assert {row[0] for row in forced} == {8}
+
+
+def test_a_device_may_have_no_float64(monkeypatch):
+    torch.manual_seed(0)
+    network = t5().eval()
+    network.generation_config = GenerationConfig(decoder_start_token_id=1, eos_token_id=END, pad_token_id=0)
+    ids = torch.randint(3, VOCAB, (1, 9))
+    features = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    streams = [np.array([stream_key("a", number) for number in range(3)], np.uint64)]
+    expected = draw_sequences(network, features, streams, seed=3, top_p=0.9, max_tokens=5)
+    usual = sequences.nucleus
+    monkeypatch.setattr(
+        sequences, "nucleus", lambda *given: tuple(x.as_subclass(WithoutFloat64) for x in usual(*given))
+    )
+    assert draw_sequences(network, features, streams, seed=3, top_p=0.9, max_tokens=5) == expected
