@@ -109,7 +109,7 @@ class DecoderOnlyWithLoss(CausalGeneratorWithLoss):
 def rouge_l(generator: TextGenerator, examples: Sequence[Example], options: SummarizerOptions) -> float:
     """ROUGE-L F, ×100, of the summaries that the model generates for the examples' documents (M9).
 
-    It counts words of any script if many letters of the examples' summaries are not English.
+    ROUGE counts words of any script if many letters of the examples' summaries are not English.
     """
     written = generate_outputs(
         generator,
