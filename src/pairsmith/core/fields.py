@@ -77,9 +77,9 @@ EncodedLength = Annotated[
 VectorFolder = Annotated[
     str | None,
     Field(
-        description="Folder in which the vectors of --corpus are kept and looked up, so that filter-queries, "
-        "negatives, evaluate retrieval and search, given the same folder, encode the same texts with the "
-        "same encoder once.",
+        description="Folder in which the vectors of --corpus are stored. filter-queries, negatives, evaluate "
+        "retrieval and search with the same folder read the stored vectors of the same texts and encoder "
+        "instead of computing them again.",
         json_schema_extra=KEPT,
     ),
 ]

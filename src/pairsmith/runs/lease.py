@@ -78,7 +78,7 @@ class Lease:
             raise FolderError(
                 f"another run has taken over {self._file.parent}, as this one did not renew its lease for "
                 f"{STALE_SECONDS:.0f} s; finished work is kept; run the same command again when the other "
-                "ends"
+                "run has ended"
             )
 
     def release(self) -> None:

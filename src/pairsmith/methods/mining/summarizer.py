@@ -62,7 +62,7 @@ def train_summarizer_on(
         if marker in example.input or marker in example.output:
             raise InputError(
                 f"the marker {marker!r} occurs in the document that begins {example.input[:60]!r} or in its "
-                "summary; choose a marker that occurs in none"
+                "summary; choose a marker that occurs in no text"
             )
 
     def make() -> tuple[EncoderDecoderWithLoss | DecoderOnlyWithLoss, TrainingTask[GeneratorRow]]:
