@@ -557,7 +557,9 @@ def test_a_changed_step_of_a_recipe_says_what_a_fresh_start_uses_again(kept):
         f"; {kept}" if kept else ""
     )
     told = str(_for_recipes(OtherWorkError(f"run/a holds a run: k: 1 there, 2 here\n{alone}"), Path("run/a")))
-    remedy = "give --fresh-step a to pairsmith run or compare to make this step and those that read it anew"
+    remedy = (
+        "give --fresh-step a to pairsmith run or compare to make this step anew, and all steps that read it"
+    )
     remedy += f" ({kept})" if kept else ""
     assert told == (
         f"run/a holds a run: k: 1 there, 2 here\n{remedy}, or give another --out; --fresh would start every "

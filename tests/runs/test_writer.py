@@ -291,7 +291,7 @@ class TestRefusing:
         path.write_text(path.read_text().replace(f'"format": {FORMAT}', '"format": 1'))
         message = refusal(done)
         assert "has format 1, but this pairsmith reads format 2; run its step (generate) again" in message
-        assert message.endswith("anew; give another folder as --out")
+        assert message.endswith("again; give another folder as --out")
 
     def test_a_refusal_leaves_the_folder_free(self, refusal, done):
         refusal(done, step="postprocess")

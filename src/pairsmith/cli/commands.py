@@ -19,7 +19,7 @@ class HelpCommand(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options; one that is repeated is refused, as only the last value would be used."""
+        """Parse the options; a repeated option is refused, as only its last value would be used."""
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(list(args))
             asks_for_help = any(param.is_eager for param in order)

@@ -128,8 +128,9 @@ def stop_on_sigterm() -> None:
 def stop_at_once() -> None:
     """From now on, end the process silently on one more Ctrl-C or SIGTERM.
 
-    It is called when a stopped command is over: otherwise a second signal would interrupt the end of Python,
-    which prints a traceback. The signal handlers of a program that called the command are kept.
+    This function is called when a stopped command is over: otherwise a second signal would interrupt the end
+    of Python, which would then print a traceback. The signal handlers of a program that called the command
+    are kept.
     """
     if threading.current_thread() is threading.main_thread():
         for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, _stop)):

@@ -196,7 +196,7 @@ class _Reader:
     def read(self, overrides: Overrides) -> tuple[list[PlannedStep], dict[str, str]]:
         """The steps, with their settings changed by ``overrides``, and the figures, each with its source.
 
-        They are incomplete if there are faults.
+        Both results are incomplete if there are faults.
         """
         try:
             RecipeFile.model_validate(self.file.data)

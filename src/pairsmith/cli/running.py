@@ -254,9 +254,9 @@ def _for_recipes(error: OtherWorkError, folder: Place) -> OtherWorkError:
         return error
     kept = remedy.partition("in this one; ")[2]  # which parts of the step's work a fresh start uses again
     return OtherWorkError(
-        f"{message}\ngive --fresh-step {folder.name} to pairsmith run or compare to make this step and those "
-        f"that read it anew{f' ({kept})' if kept else ''}, or give another --out; --fresh would start every "
-        "step of the recipe over",
+        f"{message}\ngive --fresh-step {folder.name} to pairsmith run or compare to make this step anew, and "
+        f"all steps that read it{f' ({kept})' if kept else ''}, or give another --out; --fresh would start "
+        "every step of the recipe over",
         error.changed,
     )
 

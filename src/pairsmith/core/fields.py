@@ -54,8 +54,9 @@ JudgeOfQueries = Annotated[
 Pooling = Annotated[
     PoolingName,
     Field(
-        description="How token vectors become a sentence vector. default: as the model was saved, or their "
-        "mean if nothing was saved; mean, cls: of the transformer's last layer, whatever was saved."
+        description="How token vectors become a sentence vector. default: as saved with the model, or else "
+        "by their mean. mean, cls: the mean, or the vector of the first token, in the transformer's last "
+        "layer, even if the model was saved with another pooling."
     ),
 ]
 TextsAtOnce = Annotated[
@@ -76,9 +77,9 @@ EncodedLength = Annotated[
 VectorFolder = Annotated[
     str | None,
     Field(
-        description="Folder in which the vectors of --corpus are kept and looked up, so that filter-queries, "
-        "negatives, evaluate retrieval and search, given the same folder, encode the same texts with the "
-        "same encoder once.",
+        description="Folder in which the vectors of --corpus are stored. filter-queries, negatives, evaluate "
+        "retrieval and search with the same folder read the stored vectors of the same texts and encoder "
+        "instead of computing them again.",
         json_schema_extra=KEPT,
     ),
 ]
@@ -150,7 +151,8 @@ SummarizedLength = Annotated[
     Field(
         ge=8,
         description="Largest number of tokens of a document; the rest is cut off. It cannot exceed the "
-        "model's own limit. Unset: as in train-summarizer, for other models the model's own limit.",
+        "model's own limit. Unset: the limit with which train-summarizer trained the model, else the "
+        "model's own limit.",
     ),
 ]
 SummarizedAtOnce = Annotated[

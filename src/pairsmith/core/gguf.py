@@ -69,7 +69,7 @@ def check_gguf(model: str) -> None:
 
 
 def gguf_revision(model: str) -> str:
-    """The revision of ``model``: ``sha256:…`` of the GGUF file. It raises the errors of ``gguf_folder``."""
+    """The revision of ``model``: ``sha256:…`` of the GGUF file; raises the same errors as ``gguf_folder``."""
     return f"sha256:{_hash(_checked_file(model), model)}"
 
 

@@ -92,7 +92,7 @@ def check_model(model: str) -> None:
 def is_hub_id(name: str) -> bool:
     """Whether ``name`` can only be a Hub id: it has that form, and is not a path on this machine.
 
-    It is taken for a path if the path or its folder exists, or if it ends with ``.gguf``.
+    ``name`` counts as a path if that path or its folder exists, or if it ends with ``.gguf``.
     """
     if not _HUB_ID.fullmatch(name):
         return False

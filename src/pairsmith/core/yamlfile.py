@@ -147,8 +147,8 @@ def _child(node: yaml.Node, part: str | int | float) -> tuple[int, yaml.Node] | 
 def _fault_of_nodes(root: yaml.Node) -> tuple[yaml.Node, str] | None:
     """The first node that contains itself or half of a character, and its fault; None if there is none.
 
-    JSON writes a character beyond U+FFFF as a surrogate pair, which PyYAML does not combine; it is combined
-    here.
+    JSON writes a character beyond U+FFFF as a surrogate pair. PyYAML does not combine such pairs; this
+    function does.
     """
     nodes: dict[int, yaml.Node] = {}
     if cyclic := _collect(root, (), nodes):

@@ -10,8 +10,8 @@ from pairsmith.metrics.correlation import check_same_shape, dense_groups, group_
 def auroc(scores: NDArray[np.floating], positive: NDArray[np.bool_]) -> float:
     """The area under the ROC curve, in [0, 1]; NaN if one of the classes has no rows (Q8, Q11).
 
-    It is the share of the pairs of a positive and a negative row in which the positive row has the higher
-    score; pairs with equal scores count half.
+    The area is the share of the pairs of a positive and a negative row in which the positive row has the
+    higher score; pairs with equal scores count half.
 
     Args:
         scores: ``(n,)`` of any floating dtype.

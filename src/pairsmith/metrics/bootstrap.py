@@ -127,8 +127,8 @@ def resampled_tables(
     """The values of measures of a table of counts on bootstrap resamples: ``(draws,)`` float64 per measure.
 
     A resample draws as many rows as ``table`` counts, with replacement. Only the counts of a resample matter,
-    so they are drawn directly, from a multinomial distribution over the entries of ``table``. They are drawn
-    in blocks, so that memory does not grow with the product of draws and entries.
+    so they are drawn directly, from a multinomial distribution over the entries of ``table``. Counts are
+    drawn in blocks, so that memory does not grow with the product of draws and entries.
 
     Args:
         table: ``(k, m)`` int64, such as a confusion matrix: at least one row, counted by two properties.

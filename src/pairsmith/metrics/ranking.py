@@ -37,7 +37,7 @@ def recall(ranked: Grades, judged: Grades, k: int) -> float:
 def precision(ranked: Grades, judged: Grades, k: int) -> float:  # noqa: ARG001 - the signature of RankingMeasure
     """The number of relevant documents among the first ``k``, divided by ``k``, in [0, 1].
 
-    It is divided by ``k`` also if fewer documents were retrieved.
+    The divisor is ``k`` even if fewer documents were retrieved.
     """
     return int((ranked[:k] > 0).sum()) / k
 

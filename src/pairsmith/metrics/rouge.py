@@ -57,8 +57,8 @@ _FEW_UNCOUNTED = 0.005
 def uncounted_letters(texts: Iterable[str]) -> float:
     """The share, in [0, 1], of the letters and digits of ``texts`` that ROUGE's tokenizer does not see.
 
-    It sees a to z, after lower-casing, and 0 to 9. Other letters divide words: ``größer`` counts as the words
-    ``gr`` and ``er``, and a text in another script has no words.
+    The tokenizer sees a to z, after lower-casing, and 0 to 9. Other letters divide words: ``größer`` counts
+    as the words ``gr`` and ``er``, and a text in another script has no words.
     """
     letters = "".join(character for text in texts for character in text.lower() if character.isalnum())
     return len(_UNCOUNTED.findall(letters)) / max(1, len(letters))

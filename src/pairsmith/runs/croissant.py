@@ -1,6 +1,7 @@
 """A description of a dataset folder in Croissant 1.1 (docs.mlcommons.org/croissant), a form of JSON-LD.
 
-It is written by hand, as it is one dictionary; the tests read it with the specification's own library.
+The description is one dictionary, so no library is used to make it; the tests read it with the
+specification's own library.
 """
 
 import json

@@ -60,7 +60,7 @@ class Identity:
     def base(self, growing: Collection[str]) -> str:
         """SHA-256 of all that stays the same when work only grows: all but inputs and ``growing`` settings.
 
-        It is the fingerprint if ``growing`` is empty, as such work cannot grow.
+        The result is the fingerprint if ``growing`` is empty, as such work cannot grow.
         """
         if not growing:
             return self.fingerprint

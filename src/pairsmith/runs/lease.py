@@ -78,7 +78,7 @@ class Lease:
             raise FolderError(
                 f"another run has taken over {self._file.parent}, as this one did not renew its lease for "
                 f"{STALE_SECONDS:.0f} s; finished work is kept; run the same command again when the other "
-                "ends"
+                "run has ended"
             )
 
     def release(self) -> None:
@@ -186,7 +186,7 @@ def _this_process() -> dict[str, Any]:
 def _boot() -> str:
     """An identifier of this boot of this machine or container; "" if the system has none.
 
-    It distinguishes machines and containers with the same host name.
+    The identifier distinguishes machines and containers with the same host name.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -77,22 +77,22 @@ class Manifest(_Model):
     each input, the earlier shards count as unfinished until they have been extended.
     """
 
-    format: int
-    step: str
-    settings: dict[str, Any]
-    seed: int | None = None
-    inputs: dict[str, str]
-    models: dict[str, str]
-    fingerprint: str
-    base: str = ""
-    complete: bool = False
-    planned: int | None = None
-    asked: str = ""
+    format: int  # the format of the folder, see ``FORMAT``
+    step: str  # the step that writes the folder
+    settings: dict[str, Any]  # the settings that decide the rows
+    seed: int | None = None  # the setting ``seed``, if the step has it
+    inputs: dict[str, str]  # SHA-256 of each input, by name
+    models: dict[str, str]  # revision of each model, by setting
+    fingerprint: str  # SHA-256 of the identity (``Identity.fingerprint``)
+    base: str = ""  # SHA-256 of what stays the same when the work grows (``Identity.base``)
+    complete: bool = False  # whether the run is finished
+    planned: int | None = None  # number of shards of the finished folder; None if it is unknown
+    asked: str = ""  # how much is generated for each input (see ``writer.ShardSpec``)
     shards: tuple[ShardEntry, ...] = ()
     counts: ShardTotals = ShardTotals()
-    about: Provenance = Provenance()
-    pairsmith: str
-    created: str = ""
+    about: Provenance = Provenance()  # the content of the card
+    pairsmith: str  # the version of pairsmith
+    created: str = ""  # when the folder was begun: an ISO time in UTC
 
     def has_finished(self, fingerprint: str) -> bool:
         """Whether the work with this fingerprint is finished."""

@@ -1,7 +1,7 @@
 """What a card says about the origin of rows or weights, in a machine-readable form.
 
-It is stored in ``manifest.json`` and ``training.json`` under ``about``, so that a data set or model that is
-made from others can list their sources, too.
+A ``Provenance`` is stored in ``manifest.json`` and ``training.json`` under ``about``, so that a data set or
+model that is made from others can list their sources, too.
 """
 
 from collections.abc import Sequence

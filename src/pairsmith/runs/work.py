@@ -14,7 +14,8 @@ Advance = Callable[[int], None]
 Work = Callable[[W, Advance], R]
 """Processes an item, and returns its result."""
 Load = Callable[[int], Work[W, R]]
-"""Called in each worker with its number, from 0; loads the models and returns the work. It is picklable."""
+"""Called in each worker with its number, from 0; loads the models and returns the work. The function is
+picklable."""
 
 DEATHS = 3
 """An item during which this many workers have ended is given up."""

@@ -131,7 +131,7 @@ class ExportSettings(Settings):
     form: FormName = Field(
         description="Output format. jsonl: one row per line, with all its columns; csv: all columns of rows "
         "of any kind, lists as JSON; conll: words and their tags, as tag writes them, one of each per line; "
-        "squad: questions as in SQuAD 1.1; beir: a corpus, queries, and which of them belong together; "
+        "squad: questions as in SQuAD 1.1; beir: a corpus, queries, and the relevant texts of each query; "
         "sentence-transformers: the columns that its losses expect, with labels as numbers; triplets, "
         "scored-tuples, tevatron, flag-embedding: queries with negatives, for sentence-transformers (a row "
         "for each negative, or all with their scores), Tevatron and FlagEmbedding; croissant: the Parquet "

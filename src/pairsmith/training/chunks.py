@@ -65,8 +65,8 @@ def grouped(
 def least_padded(lengths: NDArray[np.int64], call: int, most: int | None = None) -> list[int]:
     """The end of each group, if texts of decreasing ``lengths``, ``(n,)``, are grouped at the least cost.
 
-    A group costs its tokens, padded to the longest text, and ``call`` tokens for calling the model. It has at
-    most ``most`` tokens, unless a single text has more; None: no limit.
+    A group costs its tokens, padded to the longest text, and ``call`` tokens for calling the model. A group
+    has at most ``most`` tokens, unless a single text has more; None: no limit.
     """
     costs = np.zeros(len(lengths) + 1)  # the least cost of the first texts, by their number
     starts = [0]  # where the last group of the first texts starts, by their number
@@ -119,10 +119,10 @@ def compute_chunks(
 def activation_bytes(config: Any, chunk: Features) -> float:
     """An estimate of the bytes that a transformer keeps of a chunk for the backward pass, in float32.
 
-    ``config`` is its configuration, and ``chunk`` has ``input_ids``, ``(n, tokens)``. Each layer keeps, for
-    each token, a dozen vectors as wide as its states, four as wide as the inner layer of its perceptron, and
-    three rows of attention weights for each head. The result is infinity if the configuration lacks one of
-    the sizes.
+    ``config`` is the transformer's configuration, and ``chunk`` has ``input_ids``, ``(n, tokens)``. Each
+    layer keeps, for each token, a dozen vectors of the hidden size, four vectors as wide as the inner layer
+    of the perceptron, and three rows of attention weights for each head. The result is infinity if the
+    configuration lacks one of the sizes.
     """
     names = ("num_hidden_layers", "hidden_size", "num_attention_heads")
     sizes = [size for name in names if isinstance(size := getattr(config, name, None), int)]

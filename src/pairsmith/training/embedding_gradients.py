@@ -15,7 +15,7 @@ def kept_vocabulary_gradients(model: nn.Module) -> Iterator[None]:
 
     In each call of the model torch allocates a gradient for the whole vocabulary, although a batch uses few
     of its tokens. The system has to clear this memory, which for a small model takes a quarter of a step.
-    Within the context, the gradient of a call has rows for its own tokens only. They are added into one
+    Within the context, the gradient of a call has rows for its own tokens only. These rows are added into one
     tensor that lasts as long as the context and becomes the weight's ``grad``. The gradient is the same
     except for rounding, as the rows of a token that occurs in several calls are added in another order.
     Embeddings that share their weight with another module are not changed.

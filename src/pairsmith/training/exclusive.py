@@ -17,8 +17,8 @@ _TRAINING = RLock()
 def exclusive_training(device: str) -> Iterator[None]:
     """Wait for the trainings of other threads; at the end, restore the global random states.
 
-    The trainers of transformers and sentence-transformers share one state per process (accelerate's). They
-    also seed the generators of Python, NumPy and torch, the latter for the CPU and a CUDA device.
+    The trainers of transformers and sentence-transformers share one state per process (accelerate's). Both
+    also seed the generators of Python, of NumPy, and of torch for the CPU and a CUDA device.
     """
     # Several processes are never a caller's own program, so the GPU's state need not be restored. Restoring
     # it would open the first GPU in each process.

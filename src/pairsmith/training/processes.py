@@ -56,7 +56,7 @@ class Processes:
     def mean(self, count: int | Tensor, device: torch.device) -> int | Tensor:
         """The mean of ``count`` over all processes, each of which must call this.
 
-        It is ``()`` float32 on ``device``; a single process gets its ``count`` back unchanged.
+        The mean is ``()`` float32 on ``device``; a single process gets its ``count`` back unchanged.
         """
         if self.size == 1:
             return count

@@ -201,7 +201,7 @@ def test_what_cannot_be_learned_from_is_refused(tiny_bert):
     check_retrieval_examples([*EXAMPLES, few], options(tiny_bert))
     alone = RetrievalExample("q", "p")
     with pytest.raises(
-        InputError, match="a batch of one row without negatives has nothing to tell its positive"
+        InputError, match="in a batch of one row without negatives there is no text to distinguish"
     ):
         check_retrieval_examples([alone], options(tiny_bert))
     with pytest.raises(InputError, match="a batch of one row"):

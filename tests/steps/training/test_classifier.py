@@ -210,7 +210,7 @@ def test_a_label_with_one_text_leaves_nothing_to_choose_by(given, tmp_path):
     said = Said()
     few = write(tmp_path / "few.jsonl", ROWS[:3])
     train_classifier(given(data=few, c=[0.1, 1, 10, 100]), Run(tmp_path / "model", said))
-    assert "a label has a single text, so C cannot be chosen; it is 1" in said.lines
+    assert "a label has a single text, so C cannot be chosen; C 1 is used" in said.lines
     assert json.loads((tmp_path / "model" / "training.json").read_text())["c"] == 1.0
 
 

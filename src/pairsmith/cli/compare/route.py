@@ -180,8 +180,8 @@ def _check_recipe(comparison: Comparison) -> None:
 def _faults_of_comparison(lines: Iterable[str]) -> Iterator[str]:
     """The faults of the recipe that is made from a comparison, each once, in words for the comparison's file.
 
-    They name steps of the recipe, but neither lines of its file, which is removed, nor ``--set``, which a
-    comparison does not have. As trials differ only in their rows, many steps may have the same fault.
+    The messages name steps of the recipe, but neither lines of its file, which is removed, nor ``--set``,
+    which a comparison does not have. As trials differ only in their rows, many steps may have the same fault.
     """
     settings: dict[str, list[str]] = {}
     for line in lines:

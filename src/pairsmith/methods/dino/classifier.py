@@ -116,7 +116,7 @@ def train_classifier_on(
     held_out_gold = [names.index(label) for label in validation.labels] if validation else []
     curve, measured_on = _held_out_figures(vectors, gold, held_out_gold, options)
     if len(options.c) > 1 and not curve:
-        shown.say(f"a label has a single text, so C cannot be chosen; it is {_middle(options.c):g}")
+        shown.say(f"a label has a single text, so C cannot be chosen; C {_middle(options.c):g} is used")
     # The lowest loss, and of equal ones the lowest C.
     best = min(sorted(curve), key=lambda c: curve[c][0]) if curve else _middle(options.c)
     weight, bias = fit_head(vectors[: len(texts)], gold, best, balanced=options.balanced)

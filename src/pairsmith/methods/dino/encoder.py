@@ -139,8 +139,8 @@ def check_pairs(pairs: pa.Table, where: str) -> None:
     low, high = scores.min(), scores.max()
     if low < -1 or high > 1:
         raise InputError(
-            f"{where}: scores range from {low:g} to {high:g}; cosines are fitted to them, "
-            "so scale them to 0 … 1"
+            f"{where}: scores range from {low:g} to {high:g}; cosines are fitted to "
+            "scores, so scale the scores to 0 … 1"
         )
 
 

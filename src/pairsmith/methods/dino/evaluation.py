@@ -202,7 +202,7 @@ def _correlation(cosines: Float64s, gold: Float64s, where: str) -> float:
         raise InputError(f"{where}: needs at least two pairs with different scores to rank")
     correlation = spearman(cosines, gold)
     if np.isnan(correlation):
-        raise ModelError(f"{where}: the model gives every pair the same similarity, so it orders nothing")
+        raise ModelError(f"{where}: the model gives every pair the same similarity, so there is no ranking")
     return 100.0 * correlation
 
 

@@ -1,8 +1,8 @@
 """DINO (Schick and Schütze 2021): a language model writes labelled pairs from one instruction per label.
 
 1. Each input x1 is put into the instruction I_y of each label y, and into the instructions of the
-counter-labels CL(y) (D1, D2). 2. The model continues I_y. A token x has the probability p_y(x) after I_y, and
-p_y'(x) after the
+   counter-labels CL(y) (D1, D2).
+2. The model continues I_y. A token x has the probability p_y(x) after I_y, and p_y'(x) after the
    instruction of the counter-label y', both followed by the text so far. With delta = p_y(x) minus the
    largest p_y'(x), self-debiasing multiplies p_y(x) by exp(decay * delta), at least ``floor``, where
    delta < 0 (D3, ``self_debias``). The next token is drawn from the tokens that remain after top-k and
@@ -106,7 +106,7 @@ def generate_pairs(
         rows: number of prompts that the model computes at once, at least ``rows_needed(task)`` and at most
             65,536; by default as many as fit into memory.
         rule: your own steering rule, used instead of the one that ``decoding`` names: a function, or its
-            dotted name, ``package.module.function``. It is called with two tensors of one shape,
+            dotted name, ``package.module.function``. The function is called with two tensors of one shape,
             ``(rows, tokens)``: each token's probability after the label's prompt, and the largest of its
             probabilities after the counter-labels' prompts; it returns a tensor of weights of this shape.
         progress: shows how many of the prompts are done; by default nothing is shown.

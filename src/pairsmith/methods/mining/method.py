@@ -3,8 +3,8 @@
 1. A bi-encoder, trained on about 100 seed pairs, encodes all inputs and all outputs (M1, M2).
 2. The k nearest outputs of each input, and the k nearest inputs of each output, are found by cosine (M3).
    Two texts are no neighbours if one contains the other verbatim, or if the input is a question that contains
-   the output's answer: a model would learn from such pairs to copy (M5, ``unpairable``). These texts are
-   left out before the k nearest are counted.
+   the output's answer: a model would learn from such pairs to copy (M5, ``unpairable``). Such texts are left
+   out before the k nearest are counted.
 3. A candidate pair is a text with one of its neighbours. With N_x the k nearest outputs of an input x, and
    N_y the k nearest inputs of an output y, its score is the margin cos(x, y) / (a_x / 2 + a_y / 2), where
    a_x is the mean of cos(x, z) over z in N_x, and a_y the mean of cos(z, y) over z in N_y (M3).
@@ -15,8 +15,8 @@ The models are trained in ``biencoder.py``, which also has the style classifier,
 ``reader.py`` and ``summarizer.py``.
 
 ``mine_pairs`` mines texts in memory. The step ``mine`` applies the same functions to corpora of any size: it
-encodes and searches them part by part, and holds the neighbours in files. It can search each text only among
-the texts of its group, such as a day's news (M8).
+encodes and searches them part by part, and holds the neighbours in files. The step can also search each text
+only among the texts of its group, such as a day's news (M8).
 """
 
 from collections.abc import Iterable

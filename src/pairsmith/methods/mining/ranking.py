@@ -139,7 +139,7 @@ def _keys(pairs: pa.Table, side: str) -> NDArray[np.uint64]:
 def standardised(values: Float64s) -> Float64s:
     """Standard scores ``(n,)``: the values minus their mean, divided by their standard deviation.
 
-    They are all 0 if the values are all equal.
+    All scores are 0 if all values are equal.
     """
     centred = values - values.mean() if len(values) else values
     deviation = float(centred.std()) if len(values) else 0.0

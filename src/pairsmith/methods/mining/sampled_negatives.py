@@ -36,10 +36,10 @@ def answer_negatives(
 ) -> DrawNegatives:
     """Draws wrong answers in the right passage, and the right answer in wrong passages, ``count`` each (M7).
 
-    They keep the encoder from judging by the passage alone or by the answer alone. ``find`` finds the
-    candidate answers of a passage; wrong passages come from the other examples and from ``passages``. If the
-    right passage has fewer wrong answers than ``count``, more wrong passages are used. There are fewer than
-    ``2 * count`` negatives if too many of the drawn passages contain the right answer.
+    Such negatives keep the encoder from judging by the passage alone or by the answer alone. ``find`` finds
+    the candidate answers of a passage; wrong passages come from the other examples and from ``passages``. If
+    the right passage has fewer wrong answers than ``count``, more wrong passages are used. There are fewer
+    than ``2 * count`` negatives if too many of the drawn passages contain the right answer.
     """
     others = [
         [entity.text for entity in find(example.context or "") if not overlaps(entity.text, answers)]

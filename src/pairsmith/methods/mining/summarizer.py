@@ -62,7 +62,7 @@ def train_summarizer_on(
         if marker in example.input or marker in example.output:
             raise InputError(
                 f"the marker {marker!r} occurs in the document that begins {example.input[:60]!r} or in its "
-                "summary; choose a marker that occurs in none"
+                "summary; choose a marker that occurs in no text"
             )
 
     def make() -> tuple[EncoderDecoderWithLoss | DecoderOnlyWithLoss, TrainingTask[GeneratorRow]]:
@@ -109,7 +109,7 @@ class DecoderOnlyWithLoss(CausalGeneratorWithLoss):
 def rouge_l(generator: TextGenerator, examples: Sequence[Example], options: SummarizerOptions) -> float:
     """ROUGE-L F, ×100, of the summaries that the model generates for the examples' documents (M9).
 
-    It counts words of any script if many letters of the examples' summaries are not English.
+    ROUGE counts words of any script if many letters of the examples' summaries are not English.
     """
     written = generate_outputs(
         generator,

@@ -197,8 +197,8 @@ class CausalGenerator:
     def _lead(self, answer: Sequence[int]) -> list[int]:
         """The tokens that the model reads between an answer and its question.
 
-        They replace the last token of the answer, which holds the closing quotation mark. Text before the
-        mark in that token, such as the full stop of ``."``, belongs to the answer and comes first.
+        These tokens replace the last token of the answer, which holds the closing quotation mark. Text before
+        the mark in that token, such as the full stop of ``."``, belongs to the answer and comes first.
         """
         last = self.model.decode(answer[-1:]).partition(CLOSING_QUOTE)[0]
         return self._behind_line_break(last + QUESTION_CUE)

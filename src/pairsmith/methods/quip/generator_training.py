@@ -144,7 +144,7 @@ def check_generator_examples(
         raise InputError(
             f"none of the {'validation ' if examples else ''}questions can be used for training: no passage "
             f"of {limit} tokens holds the answer, or answer or question contain the mark that ends an "
-            "answer; give others, or a larger max_length if the base has room for it"
+            "answer; give other questions, or a larger max_length if the base has room for it"
         )
 
 

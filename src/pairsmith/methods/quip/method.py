@@ -3,13 +3,14 @@
 1. Texts are cut into passages of whole sentences (Q1).
 2. For each passage, a question generator writes answers, each with a question; distinct questions are kept
    (Q2).
-3. A teacher reads question and passage together. It gives every token i of the passage the probability
-   T_start(i) that the answer starts there, and the probability T_end(i) that it ends there (Q3). It is
-   trained like the reader of few-shot mining (``methods/mining/reader.py``).
+3. A teacher reads question and passage together. For every token i of the passage, the teacher gives the
+   probability T_start(i) that the answer starts there, and the probability T_end(i) that the answer ends
+   there (Q3). The teacher is trained like the reader of few-shot mining (``methods/mining/reader.py``).
 4. A student encodes passage c and question q separately. With r(c)_i the vector of token i of the passage,
-   and f_start(q) a vector computed from the question's first token, it predicts p(start = i), proportional
-   to exp(r(c)_i · f_start(q)), and p(end = i) likewise with f_end (Q4; Eq. 1 and 2 of the paper). It is
-   trained on the cross-entropy of the two predictions with T_start and T_end (Q5; Eq. 3; ``student.py``).
+   and f_start(q) a vector computed from the question's first token, the student predicts p(start = i),
+   proportional to exp(r(c)_i · f_start(q)), and p(end = i) likewise with f_end (Q4; Eq. 1 and 2 of the
+   paper). The student is trained on the cross-entropy of the two predictions with T_start and T_end (Q5;
+   Eq. 3; ``student.py``).
 
 The student is used for answers (``models/span_answers.py``), paraphrases (``paraphrase.py``), names
 (``names.py``) and sentiment (``sentiment.py``).

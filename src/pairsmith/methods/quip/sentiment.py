@@ -95,7 +95,7 @@ class Judged:
         """Whether each text is predicted positive with each prompt, ``(p, n)``.
 
         ``plain`` predicts the class with the larger score. ``calibrated`` first subtracts the mean scores of
-        the neutral texts (Q11). ``centred`` first subtracts the mean scores of the texts themselves; that
+        the neutral texts (Q11). ``centred`` first subtracts the mean scores of the texts themselves; this
         needs no labels, but assumes that both classes are about equally frequent. ``texts`` selects texts by
         their indices; by default all are used.
         """

@@ -133,7 +133,7 @@ def keep_readable_questions(tokens: TokenEncoder, passages: PassageStore, progre
     if left_out:
         progress.say(
             f"{left_out:,} of {passages.questions:,} questions are left out: their answers are beyond the "
-            f"first {tokens.max_length} tokens of the passage, which is all that is read"
+            f"first {tokens.max_length} tokens of the passage, and only these are read"
         )
     return passages.only(kept)
 

@@ -3,8 +3,9 @@
 1. The nearest texts of each query are found. Its positives, copies of these and the query itself are left
    out before ranks are counted.
 2. Texts that are nearly as near as a known positive are often positives that nobody labelled, so they are
-left out, too: a negative's cosine is at most a share of the positive's (Moreira et al. 2024, NV-Retriever,
-where this is called TopK-PercPos). 3. The nearest of the remaining texts are the negatives.
+   left out, too: a negative's cosine is at most a share of the positive's (Moreira et al. 2024, NV-Retriever,
+   where this is called TopK-PercPos).
+3. The nearest of the remaining texts are the negatives.
 
 The step ``negatives`` calls the same functions with parts of a large search.
 """

@@ -103,8 +103,8 @@ def check_retrieval_examples(examples: Sequence[RetrievalExample], options: Retr
         )
     if name == "ranking" and few == 0 and (options.batch_size == 1 or len(examples) == 1):
         raise InputError(
-            "a batch of one row without negatives has nothing to tell its positive apart from; give a "
-            "batch_size of 2 or more and two rows or more, or negatives"
+            "in a batch of one row without negatives there is no text to distinguish the positive from; give "
+            "a batch_size of 2 or more and two rows or more, or negatives"
         )
 
 

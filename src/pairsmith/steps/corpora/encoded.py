@@ -64,7 +64,8 @@ class Encoded:
     def of(cls, folder: DatasetFolder, file: Path) -> Self:
         """Collect the distinct texts of a folder, and write their groups and vectors to ``file``.
 
-        This takes nine bytes of memory for each row of the folder; the result holds one byte for each row.
+        The function takes nine bytes of memory for each row of the folder; its result holds one byte for each
+        row.
         """
         total = sum(folder.shard_rows())
         groups = _Groups(total)

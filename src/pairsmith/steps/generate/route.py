@@ -83,7 +83,7 @@ def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
             unit = "inputs" if task.kind == "pair" else "texts"
             run.progress.say(
                 f"label {label} has {fewest:,} of {counted(wanted, 'rows')} after {size:,} {unit}, the most "
-                "that --until may use; raise --tries, give more inputs, or make its instruction plainer"
+                "that --until may use; raise --tries, give more inputs, or write a plainer instruction for it"
             )
             return folder
         # 5 % more than the acceptance rate so far suggests, so that few rounds are needed.

@@ -84,8 +84,8 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
 def mixed_kinds(kinds: Mapping[str, RowKind], settings: MixSettings) -> dict[str, RowKind]:
     """The kind that each source's rows have in the mixture; ``kinds`` are the kinds that they have now.
 
-    Pairs of inputs and outputs become scored pairs with ``pairs_as``. They become documents with summaries if
-    another source has such rows.
+    Pairs of inputs and outputs become scored pairs with ``pairs_as``. If another source has documents with
+    summaries, pairs become documents with summaries, too.
     """
     new_kinds = {source: scored_as(kind, settings.pairs_as) for source, kind in kinds.items()}
     if settings.pairs_as is not None and new_kinds == kinds:

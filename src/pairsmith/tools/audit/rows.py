@@ -38,8 +38,8 @@ _QUESTIONS = {
 class AuditRow:
     """A row to be labelled, with its texts by column name.
 
-    ``label`` is the row's label in the data, which annotators never see. It is "" if the row has no label, or
-    has a score that people cannot give.
+    ``label`` is the row's label in the data, which annotators never see. ``label`` is "" if the row has no
+    label, or has a score that people cannot give.
     """
 
     id: str

@@ -123,7 +123,8 @@ def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
 def seconds(folder: DatasetFolder) -> float:
     """How many seconds the step worked, by its log: from each start to the last shard finished after it.
 
-    The log also holds events of a run that ``--fresh`` has replaced; they do not count.
+    Only the last megabyte of the log counts (``recent``), without events of a run that ``--fresh`` has
+    replaced.
     """
     total, mark = timedelta(), None
     created = folder.manifest.created

@@ -74,9 +74,9 @@ def similar_labels(values: Float64s, labels: Sequence[str]) -> list[tuple[str, s
 
 
 def _neighbours(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each label with the next higher one that differs by more than a fifth of the whole range.
+    """Each label with the next label that is higher by more than a fifth of the range of all labels.
 
-    So 0 and 0.1, which is a smoothed 0, are no neighbours.
+    Thus 0 and 0.1, which is a smoothed 0, are no neighbours.
     """
     if labels:
         least = (float(labels[-1]) - float(labels[0])) / 5
