@@ -350,6 +350,24 @@ def test_importing_the_package_imports_no_large_library():
     assert process.stdout.strip() == "[]"
 
 
+def test_a_script_without_a_guard_is_told_of_it_by_its_workers(tmp_path):
+    settings = (
+        '{task: sts, model: "pairsmith:tiny", inputs: ./in.txt, per_input: 1, workers: 2, shard_size: 1}'
+    )
+    (tmp_path / "in.txt").write_text("A dog runs.\nA man plays.\n")
+    (tmp_path / "recipe.yaml").write_text(
+        f"name: r\nsteps:\n  - name: pairs\n    step: generate\n    settings: {settings}\n"
+    )
+    (tmp_path / "script.py").write_text("import pairsmith\npairsmith.run_recipe('recipe.yaml', 'out')\n")
+    process = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    said = process.stderr
+    assert said.count('put what the script does below if __name__ == "__main__":') == 2
+    assert said.splitlines()[-1].endswith("(exit code 1); their errors, above this one, say why")
+    assert process.returncode == 1
+
+
 @pytest.fixture
 def example(tmp_path, monkeypatch, capsys):
     """Runs an example as ``python FILE`` does, beside fewer texts; gives what it prints."""

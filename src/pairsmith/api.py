@@ -42,6 +42,7 @@ from pairsmith.models.encode import encode_texts
 from pairsmith.models.span_encoder import SpanEncoder
 from pairsmith.models.tagger import Tagger, check_for_tagger, tagger_of
 from pairsmith.runs import DatasetFolder
+from pairsmith.runs.executors import refuse_import_by_worker
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.training.settings import TrainEncoderSettings
 from pairsmith.training.best_step import TrainingHistory
@@ -370,6 +371,7 @@ def run_recipe(
     Raises:
         UserError: there is a mistake in the recipe or in the inputs of a step.
     """
+    refuse_import_by_worker()
     check_progress(progress)
     if not isinstance(recipe, str | Path):
         raise SettingsError(

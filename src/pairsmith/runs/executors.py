@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from pairsmith.core.errors import PairsmithError, WorkerError, counted
+from pairsmith.core.errors import PairsmithError, SettingsError, WorkerError, counted
 from pairsmith.core.fields import ExecutorName, WorkerSettings
 from pairsmith.core.model_files import set_worker_number
 from pairsmith.core.progress import Say
@@ -106,6 +106,20 @@ class _Process(Worker):
 
 _LARGE = ("torch", "transformers", "sentence_transformers")
 """Libraries that take seconds to import."""
+_RAISED = "exit code 1"
+"""How a Python process ended that was ended by an exception; the exception is on standard error."""
+
+
+def refuse_import_by_worker() -> None:
+    """Raise a ``SettingsError`` if this process is a worker that is importing the script that started it.
+
+    A worker imports the script for its functions and classes, and may not begin the script's work anew.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SettingsError(
+            "each worker process imports the script that started it; put what the script does below "
+            'if __name__ == "__main__":'
+        )
 
 
 def processes_for(load: Load[Any, Any]) -> "SpawnContext | ForkServerContext":
@@ -170,9 +184,10 @@ class _Pool:
             self.workers.append(self._start(worker.index))
             return
         if not self.workers:
-            raise WorkerError(
-                f"all workers ended while they were loading ({how}); give fewer --workers if memory ran out"
-            )
+            advice = "give fewer --workers if memory ran out"
+            if how == _RAISED:
+                advice = "their errors, above this one, say why"
+            raise WorkerError(f"all workers ended while they were loading ({how}); {advice}")
         remaining = counted(len(self.workers), "workers are") + " left"
         self._say(f"worker {worker.index} ended while loading ({how}); {remaining}")
 
