@@ -63,6 +63,13 @@ def test_a_test_set_may_be_called_against(tiny_bert, graded, tmp_path):
     assert "against" in json.loads((tmp_path / "out" / "results.json").read_text())
 
 
+def test_a_test_set_must_not_have_the_name_of_the_provenance(graded, tmp_path):
+    named = graded.rename(tmp_path / "about.tsv")
+    with pytest.raises(InputError, match="a test set cannot be named about; rename its file"):
+        evaluate_sts(settings("pairsmith:tiny", named), Run(tmp_path / "out", Silent()))
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("pooling", ["default", "mean", "cls"])
 def test_an_encoder_is_evaluated_on_a_file(tiny_bert, graded, tmp_path, capsys, pooling):
     out = tmp_path / "out"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairsmith.core.errors import FolderError, SettingsError
+from pairsmith.core.errors import FolderError, InputError, SettingsError
 from pairsmith.core.model_names import GLOVE, glove_path, model_revision
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Progress, Silent
@@ -55,7 +55,7 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     from the earlier ones. ``predictions.jsonl`` has the cosine of each pair.
     """
     settings = resolve_dtype(settings, run)
-    suites = read_sts(settings.data, settings.suites or None)
+    suites = suites_of(settings)
     digest = hash_pairs(suites)
     name_is_reserved = any(suite.name == AGAINST for suite in suites)
     refuse_sources(run, against=settings.against)
@@ -77,9 +77,17 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
     )
 
 
+def suites_of(settings: EvaluateStsSettings) -> list[StsSuite]:
+    """The test sets that the settings name; an ``InputError`` for a name that ``results.json`` needs."""
+    suites = read_sts(settings.data, settings.suites or None)
+    if any(suite.name == "about" for suite in suites):
+        raise InputError(f"{settings.data}: a test set cannot be named about; rename its file")
+    return suites
+
+
 def check_evaluate_sts(settings: EvaluateStsSettings, _labels: Collection[str]) -> None:
     """Read the pairs, and raise an error if they or ``against`` have a fault."""
-    suites = read_sts(settings.data, settings.suites or None)
+    suites = suites_of(settings)
     earlier_sts(settings, suites, hash_pairs(suites))
 
 
@@ -163,7 +171,7 @@ def hash_pairs(suites: Sequence[StsSuite]) -> str:
 
 def plan_evaluate_sts(settings: EvaluateStsSettings, before: Before) -> Estimate:
     """Encode a sample of the sentences, and draw some of the resamples."""
-    suites = read_sts(settings.data, settings.suites or None)
+    suites = suites_of(settings)
     texts = distinct_texts(suites)
     sizes = [len(pairs) for suite in suites for pairs in suite.subsets.values()]
     # A resample draws the pairs of each subset and, for suites with subsets, all pairs of the suite.
