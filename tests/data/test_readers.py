@@ -24,7 +24,7 @@ from pairsmith.data.paraphrases import read_paraphrases
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.questions import read_generated_questions
-from pairsmith.data.readers import TEXT_COLUMNS, TextRecord, read_pairs, read_texts
+from pairsmith.data.readers import TEXT_COLUMNS, TextRecord, find_column, read_pairs, read_texts
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import is_hub_data, open_source
 from pairsmith.data.squad import read_questions
@@ -343,6 +343,19 @@ def test_half_a_character_in_an_id_title_or_group_is_refused(put, read, row, col
 def test_an_id_is_read_in_any_letter_case_and_id_itself_is_preferred(put, read, columns, expected):
     path = put("in.jsonl", json.dumps({**columns, **PAIR, **ANSWERED}) + "\n")
     assert [row.id for row in read(path)] == [expected]
+
+
+def test_the_letter_case_of_columns_is_folded_once_for_rows_with_the_same_columns():
+    folded = []
+
+    class Name(str):
+        def casefold(self):
+            folded.append(self)
+            return super().casefold()
+
+    for _ in range(3):
+        assert find_column({Name("folded-once"): "a", Name("Folded-ID"): "b"}, ["folded-id"]) == "Folded-ID"
+    assert len(folded) == 2
 
 
 def test_other_ids_are_read_in_any_letter_case(put):

@@ -4,9 +4,10 @@ For the file formats, see ``sources``.
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -160,14 +161,19 @@ def find_column(row: Collection[str], wanted: Iterable[str]) -> str | None:
 
     Letter case is ignored, but a column whose name is exactly equal is preferred.
     """
-    folded: dict[str, str] = {}
     for name in wanted:
         if name in row:
             return name
-        folded = folded or {column.casefold(): column for column in reversed(list(row))}
-        if name.casefold() in folded:
+        if name.casefold() in (folded := _by_folded_name(tuple(row))):
             return folded[name.casefold()]
     return None
+
+
+# Readers look up columns in each row, and the rows of a source have only a few sets of columns.
+@lru_cache(maxsize=256)
+def _by_folded_name(columns: tuple[str, ...]) -> Mapping[str, str]:
+    """The columns by their case-folded names; of several columns with the same folded name, the first."""
+    return {column.casefold(): column for column in reversed(columns)}
 
 
 def pick_columns(

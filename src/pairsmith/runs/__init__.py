@@ -15,7 +15,7 @@ A step that makes rows calls ``FolderWriter.start``, ``commit`` for each shard, 
 """
 
 from pairsmith.core.model_files import hash_file
-from pairsmith.runs.attribution import Sources, model_display_name, sources_of
+from pairsmith.runs.attribution import Sources, model_display_name, sources_of, written_by_model
 from pairsmith.runs.begun import resolve_dtype
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run, refuse_source
@@ -44,4 +44,5 @@ __all__ = [
     "sources_of",
     "summary",
     "write_json",
+    "written_by_model",
 ]

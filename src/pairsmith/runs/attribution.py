@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 
 from pairsmith.core.bundled import is_bundled
 from pairsmith.core.errors import PairsmithError, SettingsError
+from pairsmith.core.folder_kinds import json_object
 from pairsmith.core.gguf import SMOLLM2, hub_repository
 from pairsmith.core.model_names import EMBEDDED, is_hub_id
 from pairsmith.core.paths import MANIFEST, Place, exists, expanded_path, is_folder, place, size_of
@@ -29,6 +31,9 @@ from pairsmith.runs.provenance import OTHER, SEVERAL, UNKNOWN, Attribution, Prov
 
 Role = Literal["model", "data"]
 
+SYNTHETIC = "synthetic"
+"""The Hub's tag of data sets with texts that a model wrote."""
+_FILTERS = ("filter", "filter-queries")
 _RECORDS = (MANIFEST, "training.json")
 _FRONT = re.compile(r"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
 _BIBTEX = re.compile(r"```[a-z]*\s*\n(\s*@\w+\s*\{.*?)```", re.DOTALL)
@@ -70,6 +75,23 @@ def sources_of(
     citations = [*papers, *(line for source in sources for line in source.citations)]
     citations += [line for credit in made_with for line in credit.citations]
     return Sources(tuple(made_with), tuple(dict.fromkeys(citations)))
+
+
+def written_by_model(data: str | Place) -> bool:
+    """Whether a model may have written texts of a data set, as far as this is known locally.
+
+    This is assumed if the record of a folder names a model, or if a model is among the sources. The models of
+    a folder that a filter wrote may only have chosen its rows, so the card of such a folder decides: whether
+    it has the tag ``synthetic``.
+    """
+    record: dict[str, Any] = {}
+    with suppress(OSError, PairsmithError):  # else the folder cannot be reached now
+        path = place(split_of(data)[0] if isinstance(data, str) else data)
+        record = json_object(path / MANIFEST)
+        if record.get("step") in _FILTERS:
+            return SYNTHETIC in _listed(card_of(path).get("tags"))
+    sources = sources_of(data=[data])
+    return bool(record.get("models")) or any(credit.role == "model" for credit in sources.credits)
 
 
 def model_display_name(name: str | Place) -> str:

@@ -45,6 +45,8 @@ from pairsmith.runs.card import MEANING
 from pairsmith.runs.mapped import row_shards
 from pairsmith.steps.corpora import judges
 from pairsmith.steps.corpora.judges import cue_for
+from pairsmith.steps.generate.postprocess import postprocess
+from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.judging import JUDGES_OF_PAIRS, SCORE_OF_TEXT
 from pairsmith.steps.mine import filter as filtering
 from pairsmith.steps.mine.filter import filter_pairs, most_kept, plan_filter_pairs
@@ -319,6 +321,18 @@ def test_by_their_scores_other_pairs_keep_their_labels(world, judge):
     assert MEANING["score"] in card
     assert "# The best pairs, chosen by a cross-encoder" in card
     assert "mined" not in card.partition("## ")[0]
+
+
+def test_pairs_of_people_that_are_filtered_twice_are_not_synthetic(world):
+    tmp, settings = world
+    folder_of(tmp / "scored", CLAIMED, SCORED_PAIR)
+    for source, out in [("scored", "once"), ("once", "twice")]:
+        filter_pairs(settings(pairs=str(tmp / source), best=4, by="score"), Run(tmp / out, Silent()))
+        assert "synthetic" not in (tmp / out / "README.md").read_text(encoding="utf-8")
+    cleaned = postprocess(PostprocessSettings(data=str(tmp / "twice")), Run(tmp / "cleaned", Silent()))
+    card = (cleaned.path / "README.md").read_text(encoding="utf-8")
+    assert "Labelled rows, without duplicates." in card
+    assert "synthetic" not in card
 
 
 def test_of_pairs_written_for_a_score_those_near_to_it_are_kept(world, monkeypatch):

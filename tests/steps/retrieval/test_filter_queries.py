@@ -642,6 +642,8 @@ def test_another_encoder_is_a_judge_too(world, word_counts):
     card = (folder.path / "README.md").read_text()
     assert "the cosine under the encoder words" in card
     assert "synthetic" not in card  # no model wrote the queries
+    again = given.model_copy(update={"queries": str(folder.path)})
+    assert "synthetic" not in (run(again, tmp_path / "again").path / "README.md").read_text()
 
 
 @pytest.mark.parametrize(

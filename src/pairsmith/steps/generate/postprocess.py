@@ -34,7 +34,7 @@ from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text import with_full_stop
 from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.methods.dino.training_set import TrainingSet, make_training_set
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of, written_by_model
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.identity import Identity
@@ -133,7 +133,7 @@ class PostprocessInput:
     schema: pa.Schema
     rows: Sequence[GeneratedRow]
     origins: Mapping[str, str] = field(default_factory=dict)  # for a mixture, the source of each row id
-    models: Mapping[str, str] = field(default_factory=dict)  # revisions of the models that wrote the rows
+    models: Mapping[str, str] = field(default_factory=dict)  # revisions of the models of the folder's step
     described: Any = None  # the task that the rows were written for, as JSON from the manifest
     category: str = ""  # the Hub's task category
     smoothed: bool = False  # whether the scores are already smoothed
@@ -218,11 +218,12 @@ def plan_postprocess(settings: PostprocessSettings, before: Before) -> Estimate:
 
 
 def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Mapping[str, int]) -> Card:
-    written = "Rows written by a language model from instructions" if generated.models else "Labelled rows"
     sentences = [with_full_stop(generated.task.description)] if generated.task else []
     sources = sources_of(data=[split_of(generated.source)[0]])
-    by_model = bool(generated.models) or any(credit.role == "model" for credit in sources.credits)
-    sentences.append(f"{written}, without duplicates.")
+    by_model = written_by_model(generated.source)
+    written = by_model and generated.models
+    what = "Rows written by a language model from instructions" if written else "Labelled rows"
+    sentences.append(f"{what}, without duplicates.")
     if "rows left out as near-copies" in counts:
         sentences.append(
             "Pairs of a text and its near-copy were left out, too; a first text has at most "

@@ -43,6 +43,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
+    written_by_model,
 )
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import TrainingRows, open_training_rows
@@ -322,14 +323,12 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
     if is_mined:
         columns["score"] = f"{scores}, from the mined pairs" if settings.judge == "margin" else scores
     how = "put together and chosen by programs" if is_mined else "chosen by a program"
-    own = sources_of(data=[source.path])
-    by_model = any(credit.role == "model" for credit in own.credits)
     return Card(
         title=f"The best {'mined ' if is_mined else ''}pairs, chosen {texts.chosen}",
         description=f"Pairs of {folder}: {kept}. {source.manifest.about.description}".strip(),
         columns=columns,
         provenance=f"The pairs were {how}; no person has checked each of them.",
-        tags=("mined",) if is_mined else ("synthetic",) if by_model else (),
+        tags=("mined",) if is_mined else ("synthetic",) if written_by_model(source.path) else (),
         citations=(MINING,),
         licence="The rights in the texts apply.",
         sources=sources_of(models=models, data=filter(None, [source.path, settings.seeds])),

@@ -33,6 +33,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
+    written_by_model,
 )
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
@@ -381,7 +382,6 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
         models, judge = [*models, settings.judge], model_display_name(settings.judge)
         judged = f", and if `{judge}` scores it high"
         columns["judge_score"] = f"the {SCORE_OF_TEXT[settings.judge_kind]} {judge}"
-    by_model = any(credit.role == "model" for credit in sources_of(data=[settings.queries]).credits)
     return Card(
         title="Queries that lead back to their chunks",
         description="Search queries, each with the chunk of a document that it was written for, if this is "
@@ -390,7 +390,7 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
         counts={"queries read": queries, "chunks searched": chunks, "queries of an evaluation": evaluation},
         columns=columns,
         provenance="The queries were chosen by a program; no person has checked each of them.",
-        tags=("synthetic",) if by_model else (),
+        tags=("synthetic",) if written_by_model(settings.queries) else (),
         citations=(PROMPTAGATOR,),
         licence="The rights in the texts apply.",
         # The evaluation's queries are not sources: rows are only compared with them.
