@@ -89,18 +89,26 @@ def read_documents(
     return at_least_one(documents, f"{opened.name} holds no documents")
 
 
-def read_summarised(source: str | Place | Source, *, remedy: str = NAME_TEXTS) -> Iterator[Document]:
+def refuse_blank_document(where: str) -> None:
+    """Raise an ``InputError`` about the row at ``where``, which has no document."""
+    raise InputError(f"{where}: the document is blank or missing; give one, or drop the row")
+
+
+def read_summarised(
+    source: str | Place | Source,
+    *,
+    remedy: str = NAME_TEXTS,
+    on_blank: Callable[[str], object] = refuse_blank_document,
+) -> Iterator[Document]:
     """Read documents as ``read_documents`` does, each of which needs a summary.
 
+    ``on_blank`` is called with the location of each row without a document, which is skipped if it returns.
+
     Raises:
-        InputError: there is no column of summaries, or a document or its summary is blank.
+        InputError: there is no column of summaries, or a summary is blank.
     """
-
-    def refuse(where: str) -> None:
-        raise InputError(f"{where}: the document is blank or missing; give one, or drop the row")
-
     opened = open_source(source)
-    for document in read_documents(opened, remedy=remedy, on_blank=refuse):
+    for document in read_documents(opened, remedy=remedy, on_blank=on_blank):
         if not document.summary:
             row = next(row for _, row in opened.rows())
             pick_column(row, SUMMARY_COLUMNS, opened.name, NAME_SUMMARIES)

@@ -300,12 +300,18 @@ def test_a_document_without_a_summary_is_named(bart, tmp_path):
     path.write_text('{"document": "A.", "summary": "B."}\n{"document": "C.", "summary": ""}\n')
     with pytest.raises(InputError, match=r"half\.jsonl:2: the summary is blank or missing"):
         evaluate_summaries(settings(bart, path), Run(tmp_path / "out", Silent()))
-    path.write_text('{"document": "A.", "summary": "B."}\n{"document": "", "summary": "D."}\n')
-    with pytest.raises(InputError, match=r"half\.jsonl:2: the document is blank or missing"):
-        evaluate_summaries(settings(bart, path), Run(tmp_path / "out", Silent()))
     path.write_text('{"document": "A."}\n')
     with pytest.raises(InputError, match=r"none of the columns summary, .*; it has: document$"):
         evaluate_summaries(settings(bart, path), Run(tmp_path / "out", Silent()))
+
+
+def test_a_row_without_a_document_is_left_out_and_told(tmp_path, capsys):
+    path = tmp_path / "half.jsonl"
+    path.write_text('{"document": "A.", "summary": "B."}\n{"document": "", "summary": "D."}\n')
+    results = evaluate_summaries(settings("lead:1", path), Run(tmp_path / "out", Progress()))
+    assert results["count"] == 1
+    assert "left out, as the document is blank or missing: " in (said := capsys.readouterr().err)
+    assert "half.jsonl:2\n" in said
 
 
 def test_faults_are_told_before_anything_is_written(silent_model, data, tmp_path, monkeypatch):

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from pairsmith.core.errors import counted
+from pairsmith.core.errors import counted, joined_names
 from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.documents import Document, read_summarised
@@ -32,22 +32,29 @@ from pairsmith.steps.shared import load_options
 _LABELS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "rougeLsum": "ROUGE-Lsum"}
 
 
-def _read(settings: EvaluateSummariesSettings) -> list[Document]:
+class _Data(NamedTuple):
+    documents: list[Document]
+    blank: list[str]  # the locations of the rows without a document, which are left out
+
+
+def _read(settings: EvaluateSummariesSettings) -> _Data:
     check_rouge()
-    return list(islice(read_summarised(settings.data), settings.limit))
+    blank: list[str] = []
+    return _Data(list(islice(read_summarised(settings.data, on_blank=blank.append), settings.limit)), blank)
 
 
-def _hash(_: EvaluateSummariesSettings, read: Callable[[], Sequence[Document]]) -> dict[str, str]:
-    return {"data": hash_json([[document.id, document.text, document.summary] for document in read()])}
+def _hash(_: EvaluateSummariesSettings, read: Callable[[], _Data]) -> dict[str, str]:
+    return {"data": hash_json([[one.id, one.text, one.summary] for one in read().documents])}
 
 
 def _revision(model: str) -> str:
     return model if lead_count(model) is not None else model_revision(model)
 
 
-def _compute(
-    settings: EvaluateSummariesSettings, documents: Sequence[Document], progress: Progress
-) -> Evaluated:
+def _compute(settings: EvaluateSummariesSettings, data: _Data, progress: Progress) -> Evaluated:
+    documents = data.documents
+    if data.blank:
+        progress.say(f"left out, as the document is blank or missing: {joined_names(data.blank)}")
     warning = rouge_warning([document.summary for document in documents])
     if warning and settings.words == "english":
         progress.say(warning)
@@ -150,7 +157,7 @@ def _with_intervals(scores: RougeScores, bootstrap: int, seed: int) -> dict[str,
 
 def _plan(settings: EvaluateSummariesSettings, before: Before) -> Estimate:
     """Summarise a sample of the documents."""
-    documents = _read(settings)
+    documents = _read(settings).documents
     count = count_in_run(len(documents), [settings.data], before)
     return extrapolated(
         partial(summarizer, settings, Silent(), fresh_decoder=settings.model in before),
@@ -161,8 +168,8 @@ def _plan(settings: EvaluateSummariesSettings, before: Before) -> Estimate:
     )
 
 
-def _rows(_: EvaluateSummariesSettings, documents: Sequence[Document]) -> Iterator[dict[str, Any]]:
-    for document in documents:
+def _rows(_: EvaluateSummariesSettings, data: _Data) -> Iterator[dict[str, Any]]:
+    for document in data.documents:
         yield {"id": document.id, "reference": document.summary}
 
 
