@@ -59,6 +59,15 @@ def test_added_questions_without_an_answer_are_counted(tmp_path):
     }
 
 
+def test_added_questions_without_an_answer_are_counted_for_a_summarizer(tmp_path, monkeypatch):
+    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_both_ways", lambda _: None)
+    seeds = questions(tmp_path / "seeds.jsonl", ["A man"])
+    added = questions(tmp_path / "added.jsonl", ["man"], [], [])
+    settings = TrainSummarizerSettings(base="b", kind="reading", seeds=seeds, added=added)
+    data = train_summarizer.read(settings, None)
+    assert (len(data.added), data.repeats, data.unanswered) == (1, 0, 2)
+
+
 def test_validation_questions_without_an_answer_are_counted_for_a_summarizer(tmp_path, monkeypatch):
     monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_both_ways", lambda _: None)
     seeds, validation = (
