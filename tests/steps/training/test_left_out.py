@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from pairsmith.core.progress import Silent
 from pairsmith.steps.training.reader import added_questions
 from pairsmith.steps.training.reading import SeedData, Seeds, read_validation
@@ -18,6 +20,19 @@ class Said(Silent):
 
     def say(self, text):
         self.lines.append(text)
+
+
+@pytest.mark.parametrize(
+    ("repeated", "message"),
+    [
+        (1, "1 of 33 seeds is a duplicate and is left out"),
+        (2, "2 of 34 seeds are duplicates and are left out"),
+    ],
+)
+def test_duplicate_seeds_are_counted(repeated, message):
+    said = Said()
+    Seeds([*range(32)], repeated).report(said)
+    assert said.lines == [message]
 
 
 def test_validation_pairs_below_the_least_score_are_counted(tmp_path):
