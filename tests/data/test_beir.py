@@ -55,6 +55,11 @@ def test_documents_with_their_titles_and_what_is_relevant_to_each_query(put):
     assert told(retrieval_set) == []
 
 
+def test_titles_are_read_in_any_letter_case(put):
+    documents = [{"_id": "d1", "Title": "Horns", "text": "Ann plays the horn."}, *DOCUMENTS[1:]]
+    assert read_retrieval(put(documents)).documents["d1"] == "Horns\nAnn plays the horn."
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Using `tqdm.autonotebook`", "ignore::ResourceWarning")
 def test_the_package_beir_reads_the_same(put):

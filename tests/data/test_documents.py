@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
-from pairsmith.data.documents import DOCUMENT, DOCUMENT_COLUMNS, Document, read_documents
+from pairsmith.data.documents import DOCUMENT, DOCUMENT_COLUMNS, Document, read_documents, read_titled
 from pairsmith.data.readers import text_id
 
 
@@ -97,6 +97,12 @@ def test_paragraphs_are_joined_by_line_breaks(put):
     row = {"title": "Head", "paragraphs": [" One. ", "", None, "Two."], "highlights": ["a", "b"]}
     document = next(read_documents(put(row)))
     assert (document.text, document.summary) == ("One.\nTwo.", "a\nb")
+
+
+def test_a_title_is_read_in_any_letter_case(put):
+    path = put({"TITLE": "Head", "Text": "One."}, {"Text": "Two."})
+    assert [document.title for document in read_titled(path)] == ["Head", ""]
+    assert next(read_titled(path, column="TITLE")).title == ""
 
 
 def test_blank_documents_are_skipped(put):

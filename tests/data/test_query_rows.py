@@ -6,7 +6,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS
 from pairsmith.data.chunk_rows import QueryExample, read_query_examples
 from pairsmith.data.query_columns import pick_pair, positive_column
-from pairsmith.data.query_rows import read_query_rows
+from pairsmith.data.query_rows import read_corpus, read_query_rows
 
 
 def lines(path, *rows):
@@ -23,6 +23,13 @@ def corpus(tmp_path):
             {"id": "b", "title": "", "text": "They stand."},
         )
     ]
+
+
+def test_a_title_is_no_text_that_is_left_unread(tmp_path):
+    said = []
+    rows = lines(tmp_path / "rows.jsonl", {"Title": "Boats and ships", "Text": "They sail."})
+    (passage,) = read_corpus([rows], say=said.append).values()
+    assert (passage.whole, said) == ("Boats and ships\nThey sail.", [])
 
 
 def test_documents_are_known_by_id_or_by_text(tmp_path, corpus):

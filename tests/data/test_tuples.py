@@ -131,6 +131,8 @@ def test_pairs_with_a_score_and_no_negatives_are_refused_where_scores_are_learne
 def test_the_title_of_the_positive_stands_before_it(put):
     row = {"query": "q", "positive": "p", "title": " a\n title ", "negative": "n"}
     assert only(put(row)) == RetrievalExample("q", "a title\np", ("n",))
+    row["Title"] = row.pop("title")
+    assert only(put(row)) == RetrievalExample("q", "a title\np", ("n",))
 
 
 def test_a_title_that_is_no_text_is_none(put):

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from pairsmith.models.encode import batches_by_length, results_by_length
+from pairsmith.core.errors import ModelError
+from pairsmith.models.encode import batches_by_length, encode_texts, results_by_length
+from pairsmith.models.sentence_encoder import load_sentence_encoder
 
 LENGTHS = [3, 9, 1, 9, 4]
 
@@ -56,3 +58,11 @@ def test_an_error_sets_the_threads_back(place):
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_token_that_the_encoder_has_no_vector_for_is_an_error_of_the_model(tiny_bert):
+    encoder = load_sentence_encoder(tiny_bert, device="cpu")
+    encoder.tokenizer.add_tokens(["unheard"])
+    assert encode_texts(encoder, ["A man"]).shape == (1, 16)
+    with pytest.raises(ModelError, match=r"gives the token \d+, but the encoder has vectors only for tokens"):
+        encode_texts(encoder, ["A man unheard"])

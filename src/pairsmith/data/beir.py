@@ -16,7 +16,7 @@ from pairsmith.core.errors import InputError, joined_names, known_names_hint
 from pairsmith.core.paths import Place, display_name, inside, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Say
 from pairsmith.data.documents import with_title
-from pairsmith.data.readers import column_text, parse_score, with_names
+from pairsmith.data.readers import column_text, find_column, parse_score, with_names
 from pairsmith.data.sources import (
     Columns,
     Source,
@@ -210,7 +210,8 @@ def _texts(source: Source, faults: dict[str, list[str]]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for where, row, (id_column, text_column) in with_names(source, _ID, ["text"]):
         row_id = _id(row, id_column, where)
-        title = column_text(row, "title", where) if "title" in row else ""
+        title_column = find_column(row, ["title"])
+        title = column_text(row, title_column, where) if title_column else ""
         text = with_title(title, column_text(row, text_column, where))
         if row_id not in texts:
             texts[row_id] = text

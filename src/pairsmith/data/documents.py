@@ -155,15 +155,15 @@ def read_titled(
     Args:
         source: as for ``read_texts``, or a corpus in BEIR's layout, whose ids are in a column ``_id``.
         column, prefer, remedy: as for ``read_documents``.
-        title_column: the column with the titles; by default ``title``, if it exists.
+        title_column: the column with the titles; by default ``title``, in any letter case, if it exists.
     """
     alternatives: list[Sequence[str]] = [[column] if column else [*prefer, *DOCUMENT_COLUMNS]]
     if title_column:
         alternatives.append([title_column])
     for where, row, names in with_names(open_source(source), *alternatives, remedy=remedy):
-        name, title_name, title = names[0], names[1] if title_column else "title", ""
+        name, title_name, title = names[0], names[1] if title_column else find_column(row, ["title"]), ""
         text = joined_text(row, name, where)
-        if title_name != name and (title_column or title_name in row):
+        if title_name and title_name != name:
             title = " ".join(joined_text(row, title_name, where).split())
         document_id = own_id(row, where, find_column(row, ["_id", "id"]) or "id")
         part_of = own_id(row, where, "document") if name.casefold() != "document" else ""

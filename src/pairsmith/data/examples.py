@@ -53,6 +53,13 @@ def answer_in_passage(answer: str, passage: str) -> str:
     return f"{answer}: {passage}"
 
 
+def example_of(question: Question) -> Example:
+    """The example of the kind ``reading`` for a question and its first answer, which it needs."""
+    answer = question.answers[0]
+    output = answer_in_passage(answer.text, question.context)
+    return Example(question.question, output, question.context, answer.text, answer.start)
+
+
 def read_examples(source: str, kind: ExampleKind) -> list[Example]:
     """The examples in a file, dataset folder or Hub data set, without duplicates, in order.
 
@@ -110,10 +117,7 @@ def _all_items(
 def iter_examples(source: str | Source, kind: ExampleKind) -> Iterator[Example]:
     """The examples of ``read_examples``, one at a time and with duplicates."""
     if kind == "reading":
-        for question in read_questions(source):
-            answer = question.answers[0]
-            output = answer_in_passage(answer.text, question.context)
-            yield Example(question.question, output, question.context, answer.text, answer.start)
+        yield from map(example_of, read_questions(source))
     elif kind == "summaries":
         for document in read_summarised(source, remedy=_SUMMARIES):
             yield Example(document.text, document.summary)

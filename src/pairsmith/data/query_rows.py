@@ -54,11 +54,11 @@ def _rows_with_notice(source: Source, remedy: str, say: Say) -> Iterator[tuple[s
     for number, (where, row) in enumerate(source.rows()):
         searched = None if number else find_column(row, [*PASSAGES, *DOCUMENT_COLUMNS])
         if searched:
-            no_texts = {searched, "id", "_id", "title", "document"}
+            no_texts = {searched.casefold(), "id", "_id", "title", "document"}
             others = [
                 name
                 for name, value in row.items()
-                if name not in no_texts and isinstance(value, str) and len(value.split()) > 1
+                if name.casefold() not in no_texts and isinstance(value, str) and len(value.split()) > 1
             ]
             if others:
                 say(

@@ -237,8 +237,9 @@ def column_text(row: Columns, name: str, where: str) -> str:
 
 
 def title_of(row: Columns, where: str) -> str:
-    """The title of a row, from its column title; empty if the row has no title, or one that is no text."""
-    return column_text(row, "title", where) if isinstance(row.get("title"), str) else ""
+    """The title of a row, from its column ``title`` or, for example, ``Title``; empty if it has no text."""
+    column = find_column(row, ["title"])
+    return column_text(row, column, where) if column and isinstance(row[column], str) else ""
 
 
 def filled_text(row: Columns, name: str, where: str) -> str:

@@ -1,6 +1,6 @@
 """Reading texts that people labelled as positive or negative (Q11)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +26,15 @@ class Opinion:
     positive: bool
 
 
-def read_opinions(source: str | Place) -> Iterator[Opinion]:
+def read_opinions(
+    source: str | Place, on_blank: Callable[[str], object] = lambda _: None
+) -> Iterator[Opinion]:
     """Read texts with labels, which are 0 or 1, or negative or positive; blank texts are skipped.
 
     ``source`` is as for ``read_texts``, with a column label (as SST-2). It may also be a folder with a file
     of positive and a file of negative texts, ``NAME.pos.txt`` and ``NAME.neg.txt`` (as MR and CR), of which
-    the positive texts are read first.
+    the positive texts are read first. ``on_blank`` is called with the location of each row whose text is
+    blank, but not for blank lines of these files.
     """
     path = place(source)
     with reaching(path, InputError):
@@ -42,14 +45,15 @@ def read_opinions(source: str | Place) -> Iterator[Opinion]:
     ]
     if {label for _, label in sides} == {True, False}:
         return (Opinion(record.text, label) for file, label in sides for record in read_texts(file))
-    return _labelled(open_source(source))
+    return _labelled(open_source(source), on_blank)
 
 
-def _labelled(source: Source) -> Iterator[Opinion]:
+def _labelled(source: Source, on_blank: Callable[[str], object]) -> Iterator[Opinion]:
     rows = at_least_one(with_names(source, TEXT_COLUMNS, _LABELS), f"{source.name} holds no texts")
     for where, row, (text_column, label_column) in rows:
         text = column_text(row, text_column, where)
         if not text:
+            on_blank(where)
             continue
         value = read_label(row, label_column, where).casefold()
         if value not in _VALUES:

@@ -66,7 +66,12 @@ def encode_texts(
 
     def encoded(features: dict[str, Any]) -> Float32s:
         with torch.inference_mode():
-            embedded = encoder(moved(features, encoder.device), **task)["sentence_embedding"]
+            try:
+                embedded = encoder(moved(features, encoder.device), **task)["sentence_embedding"]
+            except IndexError as error:
+                if unknown := _unknown_token(encoder, features):
+                    raise unknown from error
+                raise
             numbers: Float32s = embedded.float().cpu().numpy()
             return numbers
 
@@ -81,6 +86,18 @@ def encode_texts(
         vectors[rows] = batch_vectors[:, :width]
         advance(len(rows))
     return vectors
+
+
+def _unknown_token(encoder: "SentenceTransformer", features: Mapping[str, Any]) -> ModelError | None:
+    """The error for tokens of a batch that the encoder has no vector for; None if there are none."""
+    config: Any = getattr(encoder.transformers_model, "config", None)
+    count = getattr(config, "vocab_size", None)
+    if count is None or "input_ids" not in features or (largest := int(features["input_ids"].max())) < count:
+        return None
+    return ModelError(
+        f"the tokenizer gives the token {largest}, but the encoder has vectors only for tokens below "
+        f"{count}; give it the tokenizer that it was trained with"
+    )
 
 
 def moved(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -141,6 +142,17 @@ def test_results_and_a_line_for_each_text(student, data, tmp_path, capsys):
     assert "AUROC" in shown
     assert "±: standard error over the prompts; brackets: 95 % interval over the texts" in shown
     assert evaluate_sentiment(settings(student, data), Run(tmp_path / "out", Silent())) == results
+
+
+def test_rows_with_a_blank_text_are_counted(masked, data, tmp_path, capsys):
+    from pairsmith.core.progress import Progress
+
+    given, run = settings(masked, data, method="mask"), Run(tmp_path / "out", Progress())
+    with Path(data).open("a") as file:
+        file.write(" \t1\n")
+    results = evaluate_sentiment(given, run)
+    assert (results["count"], results["blank"]) == (3, 1)
+    assert "1 row is left out: the text is blank" in capsys.readouterr().err
 
 
 def test_a_rationale_answers_the_fifth_question_of_the_side_that_it_takes_the_text_for(quick_bert, tmp_path):

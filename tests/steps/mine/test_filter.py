@@ -237,6 +237,8 @@ def test_candidates_of_an_input_compete_before_the_best_are_kept(world):
     assert [row["id"] for row in folder.table().to_pylist()] == list(best.values())[:2]
     reasons = Counter(row["reason"] for row in folder.rejects().to_pylist())
     assert reasons == {"a pair with the same text ranks higher": 3, "not among the best": 1}
+    for one_per, rows in (("auto", 3), ("both", 3), ("pair", 6)):
+        assert plan_filter_pairs(settings(pairs=pairs, one_per=one_per), {}).rows == {"train": rows}
 
 
 def test_how_many_are_kept_must_be_said():

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from pairsmith.core.progress import Silent
 from pairsmith.steps.training.reader import added_questions
 from pairsmith.steps.training.reading import SeedData, Seeds, read_validation
@@ -18,6 +20,19 @@ class Said(Silent):
 
     def say(self, text):
         self.lines.append(text)
+
+
+@pytest.mark.parametrize(
+    ("repeated", "message"),
+    [
+        (1, "1 of 33 seeds is a duplicate and is left out"),
+        (2, "2 of 34 seeds are duplicates and are left out"),
+    ],
+)
+def test_duplicate_seeds_are_counted(repeated, message):
+    said = Said()
+    Seeds([*range(32)], repeated).report(said)
+    assert said.lines == [message]
 
 
 def test_validation_pairs_below_the_least_score_are_counted(tmp_path):
@@ -57,6 +72,15 @@ def test_added_questions_without_an_answer_are_counted(tmp_path):
         "added questions": 1,
         "added questions without an answer left out": 2,
     }
+
+
+def test_added_questions_without_an_answer_are_counted_for_a_summarizer(tmp_path, monkeypatch):
+    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_both_ways", lambda _: None)
+    seeds = questions(tmp_path / "seeds.jsonl", ["A man"])
+    added = questions(tmp_path / "added.jsonl", ["man"], [], [])
+    settings = TrainSummarizerSettings(base="b", kind="reading", seeds=seeds, added=added)
+    data = train_summarizer.read(settings, None)
+    assert (len(data.added), data.repeats, data.unanswered) == (1, 0, 2)
 
 
 def test_validation_questions_without_an_answer_are_counted_for_a_summarizer(tmp_path, monkeypatch):

@@ -32,25 +32,30 @@ from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import load_options, named
 
 
-def _read(settings: EvaluateSentimentSettings) -> list[Opinion]:
-    opinions = list(read_opinions(settings.data))
+def _read(settings: EvaluateSentimentSettings) -> tuple[list[Opinion], int]:
+    """The texts, and the number of rows that are left out because their text is blank."""
+    blank: list[str] = []
+    opinions = list(read_opinions(settings.data, blank.append))
     if len({opinion.positive for opinion in opinions}) < 2:
         raise InputError(
             f"{settings.data}: all {len(opinions):,} texts have the same label; give texts of both labels"
         )
-    return opinions
+    return opinions, len(blank)
 
 
 def _compute(
-    settings: EvaluateSentimentSettings, opinions: Sequence[Opinion], progress: Progress
+    settings: EvaluateSentimentSettings, data: tuple[Sequence[Opinion], int], progress: Progress
 ) -> Evaluated:
+    opinions, blank = data
+    if blank:
+        progress.say(f"{counted(blank, 'rows are')} left out: the text is blank")
     judged = judge(settings, progress)([opinion.text for opinion in opinions])
     gold = np.array([opinion.positive for opinion in opinions])
     figures = sentiment_figures(judged, gold, bootstrap=settings.bootstrap, seed=settings.seed)
     scores = judged.scores.swapaxes(0, 1).tolist()
     predicted = judged.positive("calibrated").T.tolist()
     rows = zip(opinions, scores, predicted, judged.rationales, strict=True)
-    return figures, [
+    return figures | {"blank": blank}, [
         {
             "text": opinion.text,
             "positive": opinion.positive,
@@ -129,15 +134,15 @@ def sentiment_table(results: Mapping[str, Any]) -> str:
 def _plan(settings: EvaluateSentimentSettings, before: Before) -> Estimate:
     """Score a sample of the texts."""
     # In the sample of an earlier step, all texts may have the same label.
-    opinions = list(read_opinions(settings.data)) if settings.data in before else _read(settings)
+    opinions = list(read_opinions(settings.data)) if settings.data in before else _read(settings)[0]
     texts = [opinion.text for opinion in opinions]
     load = partial(judge, settings, Silent(), untrained=settings.model in before)
     count = count_in_run(len(texts), [settings.data], before)
     return extrapolated(load, texts, count, lambda text: len(text) + 400, most=256)
 
 
-def _rows(_: EvaluateSentimentSettings, opinions: Sequence[Opinion]) -> Iterator[dict[str, Any]]:
-    for opinion in opinions:
+def _rows(_: EvaluateSentimentSettings, data: tuple[Sequence[Opinion], int]) -> Iterator[dict[str, Any]]:
+    for opinion in data[0]:
         yield {"text": opinion.text, "positive": opinion.positive}
 
 
@@ -172,7 +177,7 @@ class that it supports, which is the prediction of the prompt ``RATIONALES``. ``
   ``fifth_prompt_ci``;
 - for ``ranking``: the mean AUROC ×100 (``auroc``), which does not depend on the calibration, with
   ``auroc_ci``, ``error``, ``prompts`` and ``prompts_ci``;
-- ``count``: the number of texts;
+- ``count``: the number of texts; ``blank``: the number of rows left out because their text is blank;
 - with ``against``: the differences of the calibrated ``accuracy`` and of the AUROC (``auroc``), both means
   over the prompts, from the earlier ones.
 """

@@ -33,6 +33,7 @@ from pairsmith.methods.mining.ranking import (
     rank_generated,
     rank_mined,
     ranks,
+    winners,
 )
 from pairsmith.runs import (
     Card,
@@ -287,6 +288,13 @@ def plan_filter_pairs(settings: FilterSettings, before: Before) -> Estimate:
     """Estimate ``filter``: judge a sample of the pairs."""
     pairs = open_training_rows(settings.pairs, "judged")
     sample, count = pairs.head(CALIBRATION_TEXTS), count_in_run(len(pairs), [settings.pairs], before, "train")
+    names = pairs.folder.schema().names
+    one_per, left = _one_per(settings, pairs.folder, names), count
+    if one_per != "pair" and len(pairs):
+        # The run ranks the pairs by their scores, which are not known yet; here they are in the rows' order.
+        keys = [f"{side}_id" if f"{side}_id" in names else side for side in ("input", "output")]
+        texts = pairs.table([name for name in keys if name in names])
+        left = round(count * float(winners(texts, np.arange(len(texts)), one_per).mean()))
     loading = per_pair = 0.0
     if settings.model is not None:
         with other_judges_named("--judge", JUDGES_OF_PAIRS):
@@ -295,7 +303,7 @@ def plan_filter_pairs(settings: FilterSettings, before: Before) -> Estimate:
         loading += per_pair * min(count, LEARNED_FROM)
     return sharded_estimate(
         sample,
-        most_kept(settings, count),
+        most_kept(settings, left),
         -(-count // settings.shard_size),
         loading=loading,
         shared=per_pair * count,

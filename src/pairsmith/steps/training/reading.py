@@ -42,6 +42,12 @@ def with_training_splits(settings: S, say: Say | None = None) -> S:
     return with_sources(settings, ("seeds", "added", "data", "validation"), at_split)
 
 
+def duplicates_left_out(count: int, total: int, what: str) -> str:
+    """The message that ``count`` of ``total`` examples, named ``what``, are duplicates."""
+    verb = "is a duplicate and is" if count == 1 else "are duplicates and are"
+    return f"{count:,} of {total:,} {what} {verb} left out"
+
+
 @dataclass(frozen=True, slots=True)
 class Seeds(Generic[E]):
     """Distinct seeds in their order, and the numbers of rows that were left out."""
@@ -59,10 +65,11 @@ class Seeds(Generic[E]):
         for left_out, total, reason in (
             (self.unmatched, rows + self.unmatched, low),
             (self.unanswered, rows + self.unanswered, "seeds have no answer and are left out"),
-            (self.repeated, rows, "seeds are duplicates and are left out"),
         ):
             if left_out:
                 progress.say(f"{left_out:,} of {total:,} {reason}")
+        if self.repeated:
+            progress.say(duplicates_left_out(self.repeated, rows, "seeds"))
         if count < FEW:
             progress.say(
                 f"only {counted(count, 'seeds')}; about a hundred are usual, and a model learns little from "

@@ -8,7 +8,7 @@ from pairsmith.methods.dino.encoder import save_encoder
 from pairsmith.methods.retrieval.example_store import ExampleStore
 from pairsmith.methods.retrieval.retriever import train_retriever_on
 from pairsmith.steps.training.card import SENTENCE_ENCODER
-from pairsmith.steps.training.reading import TrainingData, items_of
+from pairsmith.steps.training.reading import TrainingData, duplicates_left_out, items_of
 from pairsmith.steps.training.settings import TrainRetrieverSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 
@@ -38,7 +38,7 @@ def _train(
 ) -> Trained:
     duplicates = data.rows - data.examples
     if duplicates:
-        context["progress"].say(f"{duplicates:,} of {data.rows:,} rows are duplicates and are left out")
+        context["progress"].say(duplicates_left_out(duplicates, data.rows, "rows"))
     trained = train_retriever_on(data.training, data.validation, settings, **context)
     retriever = trained.model
     facts = {

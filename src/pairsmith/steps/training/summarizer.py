@@ -6,11 +6,17 @@ from dataclasses import replace
 from itertools import chain
 
 from pairsmith.core.citations import MINING
-from pairsmith.data.examples import Example, iter_examples
+from pairsmith.data.examples import Example, example_of, iter_examples
 from pairsmith.methods.mining.summarizer import generation_example, train_summarizer_on
 from pairsmith.metrics.rouge import check_rouge
 from pairsmith.steps.training.card import HubModel
-from pairsmith.steps.training.reading import SeedData, read_seeds, read_validation, without_repeats
+from pairsmith.steps.training.reading import (
+    AnsweredQuestions,
+    SeedData,
+    read_seeds,
+    read_validation,
+    without_repeats,
+)
 from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
 from pairsmith.training.generators import refuse_both_ways
@@ -52,12 +58,13 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
     seeds = replace(seeds, examples=seed_examples)
     examples, left_out = read_validation(settings.validation, settings.kind)
     validation = [generation_example(example, settings.kind) for example in examples]
-    added, repeats = added_examples(settings, [*seeds.examples, *validation])
-    return SeedData(seeds, validation, added, left_out, repeats)
+    added, repeats, unanswered = added_examples(settings, [*seeds.examples, *validation])
+    return SeedData(seeds, validation, added, left_out, repeats, unanswered)
 
 
 def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: TrainingContext) -> Trained:
-    data.report(context["progress"], settings.extra, "documents")
+    what = "questions" if settings.kind == "reading" else "documents"
+    data.report(context["progress"], settings.extra, what)
     trained = train_summarizer_on(data.seeds.examples, data.added, data.validation, settings, **context)
     has_marker = data.added and settings.marker
     facts = {
@@ -81,12 +88,20 @@ train_summarizer = TrainingStep(
 
 def added_examples(
     settings: TrainSummarizerSettings, excluded: Sequence[Example]
-) -> tuple[list[Example], int]:
+) -> tuple[list[Example], int, int]:
     """The first ``extra`` examples of the sources in ``added``, in order; all if ``extra`` is None.
 
     A document is used once, and not at all if an example in ``excluded`` has it: seeds have better summaries,
-    and validation documents must not be trained on. The second result is the number of those left out.
+    and validation documents must not be trained on. The other results are the number of those left out, and
+    the number of questions without an answer, which are left out, too.
     """
-    originals = chain.from_iterable(iter_examples(source, settings.kind) for source in settings.added)
+    answered = AnsweredQuestions()
+    originals = chain.from_iterable(
+        map(example_of, answered.read(source))
+        if settings.kind == "reading"
+        else iter_examples(source, settings.kind)
+        for source in settings.added
+    )
     examples = (generation_example(original, settings.kind) for original in originals)
-    return without_repeats(examples, lambda one: one.input, excluded, settings.extra, once=True)
+    added, repeats = without_repeats(examples, lambda one: one.input, excluded, settings.extra, once=True)
+    return added, repeats, answered.unanswered
