@@ -200,7 +200,7 @@ def test_other_commands_are_refused(monkeypatch, tmp_path, capsys, command, inst
         main(command.split())
     assert capsys.readouterr().err == (
         "pairsmith: error: a launcher such as torchrun started this command 2 times, but only trainings can "
-        f"be shared so; {instead}\n"
+        f"be shared by several processes; {instead}\n"
     )
     assert not (tmp_path / "out").exists()
 

@@ -615,7 +615,7 @@ def test_rows_without_texts_or_scores_are_refused(tiny_gpt2, column, value, mess
 def test_scores_that_no_cosine_can_reach_are_refused(tiny_gpt2, tmp_path, score):
     table = pairs(4).set_column(3, "score", pa.array([0.1, 0.2, 0.3, score]))
     folder = write_folder(tmp_path / "d", {"train": table}).path
-    with pytest.raises(InputError, match=r"scores range from .* scale them to 0 … 1"):
+    with pytest.raises(InputError, match=r"scores range from .* scale the scores to 0 … 1"):
         train_encoder(settings(tiny_gpt2, folder), Run(tmp_path / "out", Silent()))
 
 

@@ -144,7 +144,7 @@ def test_a_dry_run_says_the_size_in_a_fitting_unit(rows, tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr(Silent, "say", lambda _, text: said.append(text))
     dry(rows, tmp_path / "out")
-    assert re.search(r"what would be: \d+ files of a dataset, \d+\.\d kB$", said[-1])
+    assert re.search(r"what would be uploaded: \d+ files of a dataset, \d+\.\d kB$", said[-1])
 
 
 def test_a_card_in_another_encoding_is_told(rows, tmp_path):

@@ -71,7 +71,7 @@ def train_biencoder_on(
     two examples, or none with a negative, the last step at the first rate is kept.
     """
     if len(seeds) < 2:
-        raise InputError(f"expected two seeds or more, as each is compared with others; got {len(seeds)}")
+        raise InputError(f"expected two or more seeds, as each is compared with others; got {len(seeds)}")
     seeds = [in_window(example, options.window) for example in seeds]
     validation = [in_window(example, options.window) for example in validation]
     style: Side | None = None

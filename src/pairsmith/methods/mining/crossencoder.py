@@ -53,7 +53,7 @@ def train_crossencoder_on(
     a list of texts for each seed, then one for each validation example.
     """
     if len(seeds) < 2:
-        raise InputError(f"expected two seeds or more, as each is compared with others; got {len(seeds)}")
+        raise InputError(f"expected two or more seeds, as each is compared with others; got {len(seeds)}")
     scored = options.kind == "scored"
     hard = hard_negatives or None
     draw_negatives = negatives_for(seeds, hard and hard[: len(seeds)], options)
