@@ -196,7 +196,7 @@ class _Reader:
     def read(self, overrides: Overrides) -> tuple[list[PlannedStep], dict[str, str]]:
         """The steps, with their settings changed by ``overrides``, and the figures, each with its source.
 
-        Both results are incomplete if there are faults.
+        If there are faults, some of the steps and figures are missing.
         """
         try:
             RecipeFile.model_validate(self.file.data)

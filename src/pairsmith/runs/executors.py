@@ -113,7 +113,8 @@ _RAISED = "exit code 1"
 def refuse_import_by_worker() -> None:
     """Raise a ``SettingsError`` if this process is a worker that is importing the script that started it.
 
-    A worker imports the script for its functions and classes, and may not begin the script's work anew.
+    A worker process imports the script that started it, to get the script's functions and classes. Without
+    the guard, the import would start the same recipe a second time.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise SettingsError(

@@ -25,7 +25,7 @@ _TAIL = 1 << 20
 _PART_BYTES = 1 << 20
 """Size of a part in a store, in bytes, after which a new part is begun."""
 _FLUSH_SECONDS = 10.0
-"""Least number of seconds between two writes of finished shards' lines to a store."""
+"""In a store, the lines about finished shards are collected for at least this many seconds, then written."""
 
 
 def log(folder: Place, event: str, **facts: Any) -> None:

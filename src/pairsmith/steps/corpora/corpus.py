@@ -89,7 +89,7 @@ Cut = Callable[[Sequence[Document]], Iterable[UnitsOfRecord]]
 
 
 def cutter(side: str, options: UnitOptions) -> Cut:
-    """The function that cuts records into units; ``side`` of the corpus is ``inputs`` or ``outputs``.
+    """The function that cuts the records of a corpus into units; ``side`` is ``inputs`` or ``outputs``.
 
     A record without a group is rejected if the options have a ``group_column``.
     """

@@ -78,7 +78,11 @@ def evaluate_sts(settings: EvaluateStsSettings, run: Run) -> dict[str, Any]:
 
 
 def suites_of(settings: EvaluateStsSettings) -> list[StsSuite]:
-    """The test sets that the settings name; an ``InputError`` for a name that ``results.json`` needs."""
+    """Read the test sets that the settings name.
+
+    Raises:
+        InputError: a test set has the name of another entry of ``results.json``.
+    """
     suites = read_sts(settings.data, settings.suites or None)
     if any(suite.name == "about" for suite in suites):
         raise InputError(f"{settings.data}: a test set cannot be named about; rename its file")

@@ -107,9 +107,9 @@ def summarize(folder: DatasetFolder, *, sample: int, seed: int) -> DatasetSummar
 def with_sample(
     folder: DatasetFolder, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, pa.Table, list[dict[str, Any]]]]:
-    """Each batch of rows: its split, all its rows, and its rows that are in a uniform sample.
+    """Yield the batches of a folder, each as its split, all its rows, and those rows that a sample includes.
 
-    The sample has ``count`` rows of all splits together, or all rows if there are fewer.
+    The sample is uniform and has ``count`` rows of all splits together, or all rows if there are fewer.
     """
     chosen = np.sort(rng.choice(folder.rows, min(count, folder.rows), replace=False))
     place = 0
