@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _KINDS: dict[Any, tuple[type, str]] = {str: (str, "a text"), float: (Real, "a number")}
-"""For each type that a field of a row may have: the class to check values against, and its name in messages."""
+"""For each type of a row's field: the class that values are checked against, and its name in messages."""
 
 
 def check_loaded(value: object, name: str, attribute: str, loader: str) -> None:

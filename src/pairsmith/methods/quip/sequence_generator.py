@@ -163,7 +163,7 @@ class SequenceGenerator:
     def _search_questions(
         self, states: Tensor, mask: Tensor, begins: Sequence[tuple[int, list[int]]]
     ) -> Iterator[tuple[int, list[int]]]:
-        """For each answer: the index of its passage, and the tokens of the answer and its likeliest question."""
+        """For each answer: the index of its passage, and the tokens of the answer and likeliest question."""
         most = max(1, len(states) * self._options.beams // QUESTION_BEAMS)
         by_length = sorted(begins, key=lambda begin: len(begin[1]))
         # A decoder counts positions from its first token, so the answers of a batch must have equal lengths.
