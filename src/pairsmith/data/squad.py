@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.errors import InputError, joined_names, redacted
-from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.core.paths import Place, data_suffix, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.kept_columns import kept_names, value_as_text
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import (
@@ -36,7 +36,7 @@ from pairsmith.data.readers import (
     title_of,
 )
 from pairsmith.data.schemas import ANSWERS, text_schema
-from pairsmith.data.sources import Columns, Source, data_suffix, open_source
+from pairsmith.data.sources import Columns, Source, open_source
 
 QUESTION: pa.Schema = pa.schema([*text_schema("id", "title", "context", "question"), ("answers", ANSWERS)])
 WORDINGS = "(answers as people gave them)"
