@@ -44,7 +44,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
-    written_by_model,
+    synthetic_tag,
 )
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import TrainingRows, open_training_rows
@@ -336,7 +336,7 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
         description=f"Pairs of {folder}: {kept}. {source.manifest.about.description}".strip(),
         columns=columns,
         provenance=f"The pairs were {how}; no person has checked each of them.",
-        tags=("mined",) if is_mined else ("synthetic",) if written_by_model(source.path) else (),
+        tags=(*(("mined",) if is_mined else ()), *synthetic_tag(source.path)),
         citations=(MINING,),
         licence="The rights in the texts apply.",
         sources=sources_of(models=models, data=filter(None, [source.path, settings.seeds])),

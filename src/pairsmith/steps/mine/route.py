@@ -35,6 +35,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
+    synthetic_tag,
 )
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
@@ -351,7 +352,7 @@ def _card(settings: MineSettings, corpora: Sequence[Corpus], counts: dict[str, i
             for column, name in corpus.keep.items()
         },
         provenance="The pairs were put together by a program; no person has checked each of them.",
-        tags=("mined",),
+        tags=("mined", *synthetic_tag(*settings.inputs, *settings.outputs)),
         citations=(MINING,),
         licence="The rights in the corpora apply to the texts.",
         sources=sources_of(models=[settings.encoder], data=[*settings.inputs, *settings.outputs]),

@@ -27,7 +27,16 @@ from pairsmith.data.kinds import (
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of, summary
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    model_display_name,
+    sources_of,
+    summary,
+    synthetic_tag,
+)
 from pairsmith.runs.card import MEANING
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
@@ -301,7 +310,7 @@ def _card(
         counts={f"rows from {source}": count for source, count in counts.items()},
         columns=columns,
         provenance="The rows are those of the data sets named here.",
-        tags=(),
+        tags=synthetic_tag(*sources),
         licence="The rights in the rows of each data set apply to them.",
         sources=sources_of(data=sources),
     )

@@ -27,6 +27,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
+    synthetic_tag,
 )
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
@@ -277,7 +278,7 @@ def _card(settings: NegativesSettings, counts: dict[str, int], false_negatives: 
             "query_id": "the query's id in the pairs, or else the same for all rows with this query",
         },
         provenance="The negatives were chosen by a program; no person has checked each of them.",
-        tags=("hard-negatives",),
+        tags=("hard-negatives", *synthetic_tag(settings.pairs, *settings.corpus)),
         licence="The rights in the pairs and in the corpus apply to the texts.",
         sources=sources_of(models=[settings.encoder, *judge], data=[settings.pairs, *settings.corpus]),
         task="text-retrieval",

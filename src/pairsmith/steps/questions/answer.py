@@ -27,6 +27,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
+    synthetic_tag,
 )
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.estimate import Before, Estimate
@@ -198,7 +199,7 @@ def _card(settings: AnswerSettings, names: Mapping[str, str]) -> Card:
         },
         kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The answers were found by a program; no person has checked them.",
-        tags=(),
+        tags=synthetic_tag(settings.data),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=[settings.data]),
         task="question-answering",

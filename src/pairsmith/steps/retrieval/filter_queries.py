@@ -33,7 +33,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
-    written_by_model,
+    synthetic_tag,
 )
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
@@ -390,7 +390,7 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
         counts={"queries read": queries, "chunks searched": chunks, "queries of an evaluation": evaluation},
         columns=columns,
         provenance="The queries were chosen by a program; no person has checked each of them.",
-        tags=("synthetic",) if written_by_model(settings.queries) else (),
+        tags=synthetic_tag(settings.queries, *settings.corpus),
         citations=(PROMPTAGATOR,),
         licence="The rights in the texts apply.",
         # The evaluation's queries are not sources: rows are only compared with them.

@@ -13,7 +13,15 @@ from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
 from pairsmith.data.schemas import CLASSIFIED_TEXT, Reject
 from pairsmith.models.classifier import TextClassifier, check_choice, choose_classifier
-from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, resolve_dtype, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+    synthetic_tag,
+)
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import Advance
@@ -102,7 +110,7 @@ def _card(settings: ClassifySettings, names: Mapping[str, str]) -> Card:
         },
         kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The labels were given by a program; no person has checked them.",
-        tags=(),
+        tags=synthetic_tag(settings.data),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=[settings.data]),
     )

@@ -140,7 +140,6 @@ def _card(settings: SummarizeSettings, names: Mapping[str, str]) -> Card:
         },
         kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The summaries were written by a program; no person has checked them.",
-        tags=(),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=[settings.data]),
         task="summarization",

@@ -14,7 +14,15 @@ from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
 from pairsmith.data.schemas import TAGGED_TEXT, Reject
 from pairsmith.models.tagger import TaggedText, Tagger, load_tagger
-from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, resolve_dtype, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+    synthetic_tag,
+)
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.status import entity_types
 from pairsmith.runs.work import Advance
@@ -106,7 +114,7 @@ def _card(settings: TagSettings, names: Mapping[str, str]) -> Card:
         },
         kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The entities were found by a program; no person has checked them.",
-        tags=(),
+        tags=synthetic_tag(settings.data),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=[settings.data]),
         task="token-classification",

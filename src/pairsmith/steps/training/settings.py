@@ -242,7 +242,8 @@ class TrainSummarizerSettings(SummarizerOptions, FitSettings):
     added: Annotated[list[str], Listed] = Field(
         default=[],
         description="Examples to add to the seeds, in the same format, such as a folder that mine or filter "
-        "wrote. Those of a document that is used already, also for validation, are left out.",
+        "wrote. Those of a document that is used already, also for validation, are left out, and so are "
+        "documents that are blank or have no summary.",
         json_schema_extra=BY_CONTENT,
     )
     extra: Extra = None
