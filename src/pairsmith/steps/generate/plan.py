@@ -15,9 +15,9 @@ from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
 from pairsmith.runs.storage import encode_table
 from pairsmith.steps.generate.checks import check_settings
+from pairsmith.steps.generate.route import least_work
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Items, Shard, distinct_inputs
-from pairsmith.steps.generate.until import least_work
 from pairsmith.steps.generate.worker import SCHEMAS, model_of
 from pairsmith.steps.planning import evenly_spaced, read_first, sharded_estimate
 

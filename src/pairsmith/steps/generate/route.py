@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import SettingsError, WorkerError, counted
+from pairsmith.core.errors import FolderError, SettingsError, WorkerError, counted
 from pairsmith.core.model_names import model_revision, resolve_model
 from pairsmith.core.paths import is_url
 from pairsmith.data.tasks import Decoding, TaskSpec, load_task
@@ -33,20 +33,21 @@ from pairsmith.runs import (
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.manifest import read_manifest
 from pairsmith.runs.mapped import finished, nothing_to_do, say_loading
 from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import LostItem
 from pairsmith.steps.generate.checks import check_settings, remarks, steering_of
-from pairsmith.steps.generate.closing import ExamplePrinter, closing_lines
-from pairsmith.steps.generate.preview import preview
+from pairsmith.steps.generate.messages import ExamplePrinter, closing_lines, preview
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard, distinct_inputs, growth, input_records, shards_of
-from pairsmith.steps.generate.until import MOST_TIMES, earlier_size, rows_per_item, with_size
 from pairsmith.steps.generate.worker import SCHEMAS, load_worker, remote_model
 from pairsmith.steps.shared import hashes, refuse_sources
 
 ANSWERS_CACHE = "answers.sqlite"
 """Name of the file in the run's folder that caches the responses of a server."""
+MOST_TIMES = 5
+"""With ``until``, a run requests at most this many times the texts that would do if all were accepted."""
 
 
 def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
@@ -57,7 +58,12 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
 
 def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
-    """Generate in rounds, each with more inputs or texts, until each label has ``until`` rows."""
+    """Generate in rounds, each with more inputs or texts, until each label has ``until`` rows.
+
+    A run that grows keeps its finished rows, so each round generates only the additional ones. The size of a
+    round, its number of inputs or, in a text task, of texts, follows from the rows of the round before; so a
+    run that is stopped and started again ends with the same bytes.
+    """
     wanted = settings.until or 0
     if settings.executor == "array" or settings.rank is not None:
         raise SettingsError(
@@ -66,14 +72,14 @@ def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
     task = load_task(settings.task).writing(settings.labels)
     if task.kind == "text" and settings.per_input is not None:
         raise SettingsError("--until says how many texts each label gets; leave --per-input out")
-    per_item = rows_per_item(settings, task)
+    per_item = _rows_per_item(settings, task)
     first = math.ceil(wanted / per_item)
     most = MOST_TIMES * first
     if task.kind == "pair":
         most = min(most, sum(1 for _ in input_records(settings)))
-    size = max(min(first, most), 0 if run.fresh else earlier_size(run, task))
+    size = max(min(first, most), 0 if run.fresh else _earlier_size(run, task))
     while True:
-        folder = _generate_round(with_size(settings, task, size), run)
+        folder = _generate_round(_with_size(settings, task, size), run)
         assert folder is not None
         counts = label_counts(folder)
         label, fewest = min(((name, counts[name]) for name in task.written_names), key=lambda pair: pair[1])
@@ -90,6 +96,39 @@ def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
         size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * per_item / MOST_TIMES)) + 1)
         run.progress.say(f"label {label} has {fewest:,} of {counted(wanted, 'rows')}; another round follows")
         run = replace(run, fresh=False)
+
+
+def least_work(settings: GenerateSettings) -> GenerateSettings:
+    """The settings for plans of ``until``: the smallest run, in which every text is accepted."""
+    if not settings.until:
+        return settings
+    task = load_task(settings.task)
+    size = math.ceil(settings.until / _rows_per_item(settings, task))
+    return _with_size(settings, task, size if settings.limit is None else min(size, settings.limit))
+
+
+def _rows_per_item(settings: GenerateSettings, task: TaskSpec) -> int:
+    """The largest number of rows of a label from one input or, in a text task, from one text."""
+    return settings.decoding(task.decoding).per_input if task.kind == "pair" else 1
+
+
+def _with_size(settings: GenerateSettings, task: TaskSpec, size: int) -> GenerateSettings:
+    """The settings of a round of this size."""
+    return settings.model_copy(update={_size_setting(task): size})
+
+
+def _earlier_size(run: Run, task: TaskSpec) -> int:
+    """The size of the last round of an earlier run, from the folder's manifest; 0 if there is none."""
+    try:
+        size = read_manifest(run.out).settings.get(_size_setting(task))
+    except FolderError:
+        return 0
+    return size if isinstance(size, int) else 0
+
+
+def _size_setting(task: TaskSpec) -> str:
+    """The name of the setting that limits the inputs or, in a text task, the texts."""
+    return "limit" if task.kind == "pair" else "per_input"
 
 
 def _generate_round(settings: GenerateSettings, run: Run) -> DatasetFolder | None:

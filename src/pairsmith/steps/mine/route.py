@@ -43,9 +43,8 @@ from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, select_pairs
 from pairsmith.steps.corpora.corpus import STYLE, Corpus, cutter, encode_corpus, finder_of, is_styled
 from pairsmith.steps.corpora.encoded import ENCODED_TEXTS, CorpusTexts, Encoded
-from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.kept_columns import columns_to_keep, texts_with_columns
-from pairsmith.steps.mine.neighbours import find_neighbours
+from pairsmith.steps.mine.search import find_neighbours, scored_candidates
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, check_index
 from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
