@@ -11,8 +11,8 @@ from tests.memory import kilobytes_in_memory, tells_what_is_in_memory
 from pairsmith.search.exact import Neighbours
 from pairsmith.steps import search_parts
 from pairsmith.steps.negatives import choosing
+from pairsmith.steps.negatives.candidates import ToJudge
 from pairsmith.steps.negatives.choosing import choose_negatives, shard_of_rows
-from pairsmith.steps.negatives.scores import ToJudge
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import NeighbourFile
 

@@ -47,7 +47,7 @@ from pairsmith.steps.mine.kept_columns import columns_to_keep, texts_with_column
 from pairsmith.steps.mine.search import find_neighbours, scored_candidates
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, check_index
-from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
+from pairsmith.steps.shared import hashes, naming_texts, refuse_sources, unfinished_parts
 from pairsmith.training.folder import TRAINING_RECORD
 
 SHARD_ROWS = 100_000
@@ -211,16 +211,12 @@ def _commit(
 ) -> None:
     """Write the pairs; pairs below the threshold and repeated texts of both corpora become rejects."""
     x, y = corpora
-    rows_and_copies = max(len(pairs), x.copy_count + y.copy_count)
-    for number in range(max(1, -(-rows_and_copies // SHARD_ROWS))):
-        if writer.is_done(number):
-            continue
-        first, stop = number * SHARD_ROWS, (number + 1) * SHARD_ROWS
-        rows, rejects = split_by_threshold(pairs[first:stop], texts, settings)
+    for number, part in unfinished_parts(writer, max(len(pairs), x.copy_count + y.copy_count), SHARD_ROWS):
+        rows, rejects = split_by_threshold(pairs[part], texts, settings)
         all_rejects = [
             to_table(rejects, REJECT),
-            x.copies("inputs", first, stop),
-            y.copies("outputs", max(0, first - x.copy_count), max(0, stop - x.copy_count)),
+            x.copies("inputs", part.start, part.stop),
+            y.copies("outputs", max(0, part.start - x.copy_count), max(0, part.stop - x.copy_count)),
         ]
         table = pa.Table.from_pylist(rows, schema=schema)
         writer.commit(number, {"train": table}, pa.concat_tables(all_rejects))

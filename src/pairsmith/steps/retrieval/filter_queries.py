@@ -66,7 +66,7 @@ from pairsmith.steps.retrieval.verdicts import (
     leave_out_near_test,
     verdicts_by_rank,
 )
-from pairsmith.steps.shared import hashes, refuse_sources
+from pairsmith.steps.shared import hashes, refuse_sources, unfinished_parts
 
 SHARD_ROWS = 10_000
 """Largest number of queries in a shard."""
@@ -132,10 +132,8 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         ranked = _search(rows, settings, run.part("search"))
         # 3. Decide which queries to keep, and write them.
         decision = _decide(rows, ranked, evaluation, judge, settings, run)
-        for number in range(-(-len(written) // SHARD_ROWS)):
-            if not writer.is_done(number):
-                part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
-                writer.commit(number, *_shard(written, decision, part))
+        for number, part in unfinished_parts(writer, len(written), SHARD_ROWS):
+            writer.commit(number, *_shard(written, decision, part))
     _report(decision, settings.held_back, run)
     card = _card(settings, query_source.rows, len(sides["corpus"]), len(evaluation))
     return finished(writer, card)

@@ -1,6 +1,10 @@
-"""The scores of candidates and positives: their cosine with the query, or the score of a judge."""
+"""The candidates of each query, its nearest texts in the corpus without its positives, and their scores.
+
+A score is the cosine with the query, or the score of a judge.
+"""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -9,16 +13,83 @@ from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
 from pairsmith.core.batches import in_batches
+from pairsmith.core.errors import InputError
 from pairsmith.data.schemas import rows_at
+from pairsmith.methods.retrieval.negatives import without_own_texts
 from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.storage import ScratchFiles
-from pairsmith.steps.corpora.encoded import CorpusTexts
+from pairsmith.search.exact import merged
+from pairsmith.search.permitted import SPARE
+from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
+from pairsmith.steps.corpora.indexes import SideVectors
+from pairsmith.steps.corpora.search import SearchPlan, run_search
 from pairsmith.steps.judging import judge_texts
 from pairsmith.steps.negatives.choosing import drawn_candidates
 from pairsmith.steps.negatives.encoding import EncodedPositives, EncodedTexts
 from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE
 from pairsmith.steps.negatives.settings import NegativesSettings
-from pairsmith.steps.search_parts import NO_NEIGHBOUR, NeighbourFile
+from pairsmith.steps.search_parts import NO_NEIGHBOUR, NeighbourFile, runs_of_neighbours
+from pairsmith.steps.vectors import VectorFile
+
+QUERIES_AT_ONCE = 4_096
+"""Number of queries whose neighbours are held in memory at once."""
+
+
+def neighbours_per_query(settings: NegativesSettings) -> int:
+    """The number of nearest texts to search for each query: some more than its last rank."""
+    return settings.last_rank + SPARE
+
+
+def find_candidates(
+    texts: EncodedTexts, settings: NegativesSettings, scratch: ScratchFiles, run: Run
+) -> tuple[NeighbourFile, int, DatasetFolder]:
+    """The candidates of each query: its nearest texts that may be negatives, at the ranks of the settings.
+
+    Returned are the candidates, the number of nearer texts that were left out as positives or copies, and
+    the folder of the search.
+    """
+    queries, corpus, most = texts.queries, texts.corpus, neighbours_per_query(settings)
+    plan = SearchPlan.of([(len(queries), len(corpus))], {"x": most}, queries.width, settings)
+    folder = run_search(plan, partial(_open_vectors, queries, corpus), settings, texts.fingerprints, run)
+    nearest = NeighbourFile.empty(len(queries), min(most, len(corpus)), scratch("nearest"))
+    for table in folder.batches("train"):
+        for _, _, first, neighbours in runs_of_neighbours(table):
+            parts = [nearest.read(first, first + len(neighbours.ids)), neighbours]
+            nearest.write(first, merged(parts, nearest.ids.shape[1]))
+    left_out = _leave_out(nearest, texts, settings.last_rank)
+    candidates = nearest.of_ranks(slice(settings.first_rank - 1, settings.last_rank))
+    if not candidates.counts().any():
+        raise InputError(
+            f"no query has a text at the ranks {settings.first_rank} to {settings.last_rank} besides its "
+            f"positives, among {len(corpus):,} distinct texts of the corpus; give a larger corpus or a "
+            "smaller --first-rank"
+        )
+    return candidates, left_out, folder
+
+
+def _open_vectors(queries: VectorFile, corpus: Encoded) -> SideVectors:
+    """Open the vectors of queries, ``x``, and corpus, ``y``, on this machine."""
+    of_side = {"x": queries.local().tensor(), "y": corpus.local().vectors.tensor()}
+    return lambda _, side: of_side[side]
+
+
+def _leave_out(nearest: NeighbourFile, texts: EncodedTexts, ranks: int) -> int:
+    """Keep only the ``nearest`` texts of each query that may be negatives; returns how many were left out.
+
+    Left out are the query itself, its positives and copies; of several copies of another text, the nearest is
+    kept. If too few texts are left, the query is searched again. ``ranks`` is the number of texts to keep for
+    each query: texts that are left out are nearer than the last of these.
+    """
+    forbidden, total = texts.pairs.forbidden(), 0
+    queries, corpus = texts.queries.tensor(), texts.corpus.vectors.tensor()
+    for rows in in_batches(range(len(nearest.ids)), QUERIES_AT_ONCE):
+        part = nearest.read(rows.start, rows.stop)
+        kept, left_out = without_own_texts(
+            part, ranks, queries, corpus, forbidden, texts.copies, first=rows.start
+        )
+        nearest.write(rows.start, kept)
+        total += left_out
+    return total
 
 
 @dataclass(frozen=True, slots=True)
