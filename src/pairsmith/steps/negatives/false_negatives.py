@@ -12,7 +12,7 @@ from pairsmith.data.query_pairs import QueryPair
 from pairsmith.data.text_keys import TextKeys, copy_keys
 from pairsmith.methods.retrieval.negatives import are_in, query_text_keys
 from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE, QueryPairs
-from pairsmith.steps.retrieval.vectors import places_of
+from pairsmith.steps.retrieval.compared_texts import places_of
 from pairsmith.steps.search_parts import NeighbourFile, ids_of_stored
 
 

@@ -41,14 +41,19 @@ def keys_of(texts: Iterable[str]) -> TextKeys:
     return np.concatenate(parts)
 
 
+def are_first(keys: TextKeys) -> NDArray[np.bool_]:
+    """Whether each of n keys, ``(n,)``, is the first that has its value, ``(n,)`` bool."""
+    first = np.zeros(len(keys), bool)
+    first[np.unique(keys, return_index=True)[1]] = True
+    return first
+
+
 def distinct_documents(texts: Callable[[], Iterable[str]], keys: TextKeys, where: str) -> Iterator[Document]:
     """Yield the distinct texts that are not empty, in the order of their first occurrences.
 
     ``keys``, ``(n,)``, are the keys of the n texts, and ``where`` is the location that documents name.
     """
-    first = np.zeros(len(keys), bool)
-    first[np.unique(keys, return_index=True)[1]] = True
-    for text, is_first in zip(texts(), first, strict=True):
+    for text, is_first in zip(texts(), are_first(keys), strict=True):
         if is_first and text:
             yield Document(text, where)
 
