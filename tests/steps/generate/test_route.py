@@ -504,12 +504,12 @@ def test_a_plan_reads_the_texts_that_an_earlier_step_will_make(world, columns, t
     pq.write_table(mined, sample)
     before = {sample: Estimate(1.0, 1, 1, {"train": 40}, sample=mined)}
     given = settings(inputs=sample, column=columns)
-    assert plan._inputs(given, given.decoding(load_task(given.task).decoding), before) == (count, texts)
+    assert plan._inputs(given, given.resolved_task(), before) == (count, texts)
 
 
 def test_every_setting_that_decides_rows_is_in_the_fingerprint():
-    task, given = load_task("sts"), GenerateSettings(model="m", inputs=["texts.txt"])
-    identified = route._fingerprint_settings(task, given.decoding(task.decoding), given)
+    given = GenerateSettings(model="m", inputs=["texts.txt"])
+    identified = route._fingerprint_settings(given.resolved_task(), given)
     by_content = {"task", "model", "inputs", "labels"}  # labels choose among those of the task
     of_servers = {"steering", "top_logprobs"}
     where = {"until", "preview", "device", "rows", "concurrency", "workers", "executor"}

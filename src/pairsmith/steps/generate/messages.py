@@ -8,7 +8,7 @@ import pyarrow as pa
 from pairsmith.core.errors import counted, one_line
 from pairsmith.core.progress import Progress
 from pairsmith.core.text_width import left_aligned, text_width
-from pairsmith.data.tasks import Decoding, TaskSpec, label_text
+from pairsmith.data.tasks import TaskSpec, label_text
 from pairsmith.methods.dino.traces import TokenTrace, Trace, traces
 from pairsmith.models.language.protocols import SteerableModel
 from pairsmith.runs import DatasetFolder
@@ -21,15 +21,14 @@ _SHOWN_CHARACTERS = 90
 """Largest number of characters of a text that are shown."""
 
 
-def preview(
-    task: TaskSpec, model: SteerableModel, items: list[str] | range, decoding: Decoding, seed: int
-) -> str:
+def preview(task: TaskSpec, model: SteerableModel, items: list[str] | range, seed: int) -> str:
     """The first try for each item and label, as text for a terminal.
 
     For each sampled token, the text shows its probability under the label's own prompt, its probability after
     the task's steering rule (self-debiasing, D3) but before top-k and top-p, and the token whose probability
     the rule lowered most.
     """
+    decoding = task.decoding
     lines = [
         f"preview of {task.name} with {model.name}, {decoding.steering}; nothing is written",
         f"plain: a token's probability under the label's own instruction; steered: after {decoding.rule}",

@@ -17,7 +17,7 @@ from pairsmith.core.citations import CITATION
 from pairsmith.core.errors import FolderError, SettingsError, WorkerError, counted
 from pairsmith.core.model_names import model_revision, resolve_model
 from pairsmith.core.paths import is_url
-from pairsmith.data.tasks import Decoding, TaskSpec, load_task
+from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text import with_full_stop
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import is_remote, remote_revision
@@ -69,10 +69,10 @@ def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
         raise SettingsError(
             "--until has to count the rows of all workers, so array jobs do not support it; leave it out"
         )
-    task = load_task(settings.task).writing(settings.labels)
+    task = settings.resolved_task()
     if task.kind == "text" and settings.per_input is not None:
         raise SettingsError("--until says how many texts each label gets; leave --per-input out")
-    per_item = _rows_per_item(settings, task)
+    per_item = _rows_per_item(task)
     first = math.ceil(wanted / per_item)
     most = MOST_TIMES * first
     if task.kind == "pair":
@@ -102,14 +102,14 @@ def least_work(settings: GenerateSettings) -> GenerateSettings:
     """The settings for plans of ``until``: the smallest run, in which every text is accepted."""
     if not settings.until:
         return settings
-    task = load_task(settings.task)
-    size = math.ceil(settings.until / _rows_per_item(settings, task))
+    task = settings.resolved_task()
+    size = math.ceil(settings.until / _rows_per_item(task))
     return _with_size(settings, task, size if settings.limit is None else min(size, settings.limit))
 
 
-def _rows_per_item(settings: GenerateSettings, task: TaskSpec) -> int:
+def _rows_per_item(task: TaskSpec) -> int:
     """The largest number of rows of a label from one input or, in a text task, from one text."""
-    return settings.decoding(task.decoding).per_input if task.kind == "pair" else 1
+    return task.decoding.per_input if task.kind == "pair" else 1
 
 
 def _with_size(settings: GenerateSettings, task: TaskSpec, size: int) -> GenerateSettings:
@@ -134,30 +134,29 @@ def _size_setting(task: TaskSpec) -> str:
 def _generate_round(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     """Generate the texts for all inputs or, for a text task, all texts; a round of ``--until``."""
     settings = resolve_dtype(settings, run)
-    task = load_task(settings.task).writing(settings.labels)
-    decoding = settings.decoding(task.decoding)
+    task = settings.resolved_task()
     check_settings(task, settings)
     for remark in remarks(task):
         run.progress.say(remark)
     if settings.inputs:
         refuse_sources(run, model=settings.model, inputs=settings.inputs)
     if settings.preview:
-        run.progress.result(_preview(task, decoding, settings))
+        run.progress.result(_preview(task, settings))
         return None
     # Inputs are hashed before they are read: if lines are added in between, the next run notices and reads
     # them.
     inputs = hashes("inputs", settings.inputs)
-    count = decoding.per_input
+    count = task.decoding.per_input
     if task.kind == "pair":
         count = sum(1 for _ in islice(distinct_inputs(settings), settings.shard_bounds.counted))
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
-    shards = shards_of(settings, decoding, shard_size)
+    shards = shards_of(settings, task.decoding, shard_size)
     revision_of = remote_revision if is_remote(settings.model) else model_revision
     revision = revision_of(settings.model)
     writer = FolderWriter.start(
         run,
-        Identity.of("generate", _fingerprint_settings(task, decoding, settings), inputs, {"model": revision}),
+        Identity.of("generate", _fingerprint_settings(task, settings), inputs, {"model": revision}),
         SCHEMAS[task.schema_kind],
         growth=growth(shards),
         planned=len(shards),
@@ -167,19 +166,19 @@ def _generate_round(settings: GenerateSettings, run: Run) -> DatasetFolder | Non
         return nothing_to_do(writer)
     _commit_shards(writer, shards, task, settings, revision, run)
     items = _item_count(shards)
-    folder = finished(writer, _card(task, settings, decoding, items))
+    folder = finished(writer, _card(task, settings, items))
     if run.rank is None:
-        wanted = items * (decoding.per_input if task.kind == "pair" else 1)
+        wanted = items * _rows_per_item(task)
         for line in closing_lines(folder, task, wanted):
             run.progress.say(line)
     return folder
 
 
-def _preview(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> str:
+def _preview(task: TaskSpec, settings: GenerateSettings) -> str:
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-    numbers = range(min(settings.preview, decoding.per_input))
+    numbers = range(min(settings.preview, task.decoding.per_input))
     items = numbers if task.kind == "text" else list(islice(distinct_inputs(settings), settings.preview))
-    return preview(task, model, items, decoding, settings.seed)
+    return preview(task, model, items, settings.seed)
 
 
 def _commit_shards(
@@ -264,7 +263,7 @@ def _with_local_model(settings: GenerateSettings) -> GenerateSettings:
     return settings.model_copy(update={"model": resolve_model(settings.model)})
 
 
-def _fingerprint_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:
+def _fingerprint_settings(task: TaskSpec, settings: GenerateSettings) -> dict[str, Any]:
     """All settings that change the rows, for the folder's fingerprint."""
     remote: dict[str, Any] = {}
     if is_remote(settings.model):
@@ -273,13 +272,13 @@ def _fingerprint_settings(task: TaskSpec, decoding: Decoding, settings: Generate
             remote["top_logprobs"] = settings.top_logprobs
     return {
         "task": task.model_dump(mode="json", exclude={"decoding"}),
-        **decoding.model_dump(mode="json"),
+        **task.decoding.model_dump(mode="json"),
         **settings.model_dump(mode="json", include={"column", "limit", "seed", "dtype", "shard_size"}),
         **remote,
     }
 
 
-def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items: int) -> Card:
+def _card(task: TaskSpec, settings: GenerateSettings, items: int) -> Card:
     instructions = "\n\n".join(
         f"[{label}]\n{wording}" for label in task.label_names for wording in task.label(label).wordings
     )
@@ -290,9 +289,9 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
         rights = "The rights in the inputs, and the terms of the language model, apply to the texts."
     label = "score" if task.schema_kind == "scored_pair" else "label"
     steering = ""
-    if decoding.steers and any(task.counters(label) for label in task.label_names):
+    if task.decoding.steers and any(task.counters(label) for label in task.label_names):
         steering = (
-            f"{decoding.rule.capitalize()} kept it from writing texts that fit a label's counter-labels "
+            f"{task.decoding.rule.capitalize()} kept it from writing texts that fit a label's counter-labels "
             "better (the method DINO)."
         )
         if is_remote(settings.model) and settings.steering == "reranked":
