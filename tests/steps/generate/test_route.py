@@ -85,7 +85,7 @@ def test_a_folder_with_shards_rejects_and_card(world):
 )
 def test_the_card_says_what_the_model_wrote(name, said):
     task = load_task(name)
-    card = route._card(task, GenerateSettings(task=name), task.decoding, 3)
+    card = route._card(task, GenerateSettings(task=name), 3)
     assert said in card.description
     assert ("second text of each pair" in card.description) == (task.kind == "pair")
     assert ("rights in the inputs" in card.licence) == (task.kind == "pair")
@@ -96,7 +96,7 @@ def test_the_card_of_reranked_texts_does_not_say_that_tokens_were_steered():
 
     def said(steering):
         given = GenerateSettings(model=server, steering=steering)
-        return route._card(task, given, task.decoding, 3).description
+        return route._card(task, given, 3).description
 
     steered, reranked = (
         "Self-debiasing kept it from writing",
@@ -110,7 +110,7 @@ def test_the_card_of_reranked_texts_does_not_say_that_tokens_were_steered():
 
 def test_a_description_without_a_full_stop_is_a_sentence_of_the_card_all_the_same():
     task = load_task("sts").model_copy(update={"description": "Pairs of questions"})
-    card = route._card(task, GenerateSettings(task="sts"), task.decoding, 3)
+    card = route._card(task, GenerateSettings(task="sts"), 3)
     assert card.description.startswith("Pairs of questions. The language model")
 
 
