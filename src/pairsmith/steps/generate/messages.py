@@ -93,14 +93,14 @@ class ExamplePrinter:
             self._progress.say(f"  {name}  {' → '.join(map(_short, texts))}")
 
 
-def closing_lines(folder: DatasetFolder, task: TaskSpec, wanted: int) -> Iterator[str]:
-    """A line for each label: its number of rows, out of the ``wanted`` rows that were requested."""
+def closing_lines(folder: DatasetFolder, task: TaskSpec, requested: int) -> Iterator[str]:
+    """A line for each label: its number of rows, and that of the rows that were ``requested``."""
     counts = label_counts(folder)
     width = max(map(text_width, task.written_names))
     for name in task.written_names:
         count = counts.get(name, 0)
-        few = "" if 2 * count >= wanted else "; few: give more --tries, or write a plainer instruction"
-        yield f"  label {left_aligned(name, width)}  {count:,} of {counted(wanted, 'texts')}{few}"
+        few = "" if 2 * count >= requested else "; few: give more --tries, or write a plainer instruction"
+        yield f"  label {left_aligned(name, width)}  {count:,} of {counted(requested, 'texts')}{few}"
 
 
 def _label(row: Mapping[str, object]) -> str:

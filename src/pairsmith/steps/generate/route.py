@@ -64,7 +64,7 @@ def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
     round, its number of inputs or, in a text task, of texts, follows from the rows of the round before; so a
     run that is stopped and started again ends with the same bytes.
     """
-    wanted = settings.until or 0
+    target = settings.until or 0
     if settings.executor == "array" or settings.rank is not None:
         raise SettingsError(
             "--until has to count the rows of all workers, so array jobs do not support it; leave it out"
@@ -73,7 +73,7 @@ def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
     if task.kind == "text" and settings.per_input is not None:
         raise SettingsError("--until says how many texts each label gets; leave --per-input out")
     per_item = _rows_per_item(task)
-    first = math.ceil(wanted / per_item)
+    first = math.ceil(target / per_item)
     most = MOST_TIMES * first
     if task.kind == "pair":
         most = min(most, sum(1 for _ in input_records(settings)))
@@ -83,18 +83,18 @@ def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
         assert folder is not None
         counts = label_counts(folder)
         label, fewest = min(((name, counts[name]) for name in task.written_names), key=lambda pair: pair[1])
-        if fewest >= wanted:
+        if fewest >= target:
             return folder
         if size >= most:
             unit = "inputs" if task.kind == "pair" else "texts"
             run.progress.say(
-                f"label {label} has {fewest:,} of {counted(wanted, 'rows')} after {size:,} {unit}, the most "
+                f"label {label} has {fewest:,} of {counted(target, 'rows')} after {size:,} {unit}, the most "
                 "that --until may use; raise --tries, give more inputs, or write a plainer instruction for it"
             )
             return folder
         # 5 % more than the acceptance rate so far suggests, so that few rounds are needed.
-        size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * per_item / MOST_TIMES)) + 1)
-        run.progress.say(f"label {label} has {fewest:,} of {counted(wanted, 'rows')}; another round follows")
+        size = min(most, math.ceil(1.05 * size * target / max(fewest, size * per_item / MOST_TIMES)) + 1)
+        run.progress.say(f"label {label} has {fewest:,} of {counted(target, 'rows')}; another round follows")
         run = replace(run, fresh=False)
 
 
@@ -168,8 +168,7 @@ def _generate_round(settings: GenerateSettings, run: Run) -> DatasetFolder | Non
     items = _item_count(shards)
     folder = finished(writer, _card(task, settings, items))
     if run.rank is None:
-        wanted = items * _rows_per_item(task)
-        for line in closing_lines(folder, task, wanted):
+        for line in closing_lines(folder, task, items * _rows_per_item(task)):
             run.progress.say(line)
     return folder
 

@@ -180,11 +180,11 @@ def score(
     if settings.drawn_before_scores:
         candidates = drawn_candidates(pairs, candidates, settings, scratch("drawn"))
         deciding |= {"drawn": settings.negatives, "seed": settings.seed}
-    todo = ToJudge.of(positives, texts.passages, candidates)
+    to_judge = ToJudge.of(positives, texts.passages, candidates)
     count, size = len(candidates.ids), settings.shard_size
-    texts_per_query = candidates.counts() + np.diff(todo.edges)
+    texts_per_query = candidates.counts() + np.diff(to_judge.edges)
     judged = judge_texts(
-        lambda number: todo.rows(number * size, min((number + 1) * size, count)),
+        lambda number: to_judge.rows(number * size, min((number + 1) * size, count)),
         np.add.reduceat(texts_per_query, range(0, count, size)).tolist(),
         settings.judging(),
         revision,
@@ -192,5 +192,5 @@ def score(
         deciding=deciding,
         inputs={**texts.fingerprints, "search": search.manifest.fingerprint},
     )
-    todo.unpack(judged, size, positive_scores)
+    to_judge.unpack(judged, size, positive_scores)
     return candidates, positive_scores
