@@ -86,20 +86,9 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         cutter(corpus.side, settings.units())
     if settings.index:
         check_index(settings.index)
-    styled = any(is_styled(settings.units(), corpus.side) for corpus in both)
-    if styled and load_style_classifier(settings.encoder) is None:
-        run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
-    with reaching(place(settings.encoder), FolderError):
-        trained = json_object(place(settings.encoder) / TRAINING_RECORD)
-    chosen = trained.get("settings")
-    kind = chosen.get("kind", settings.kind) if isinstance(chosen, dict) else settings.kind
-    if trained.get("step") == "train-biencoder" and kind != settings.kind:
-        run.progress.say(
-            f"{settings.encoder} was trained with --kind {kind}, and mines pairs of --kind {settings.kind}"
-        )
-
-    # Count the records; a row that cannot be read is reported here, too.
-    records = [corpus.count() for corpus in both]
+    for remark in _remarks_on_encoder(settings):
+        run.progress.say(remark)
+    records = [corpus.count() for corpus in both]  # a row that cannot be read is reported here, too
     blank_rows = blank.copy()  # whenever the corpora are read again, ``blank`` grows
     # 1. Encode both corpora, and leave out texts that are not in the style of the seeds (M4).
     folders = [
@@ -165,6 +154,19 @@ def corpora(
         corpus("inputs", settings.inputs, settings.input_column, keep_x),
         corpus("outputs", settings.outputs, settings.output_column, keep_y),
     )
+
+
+def _remarks_on_encoder(settings: MineSettings) -> Iterator[str]:
+    """Warnings about an encoder that was not trained for pairs of this kind."""
+    styled = any(is_styled(settings.units(), side) for side in ("inputs", "outputs"))
+    if styled and load_style_classifier(settings.encoder) is None:
+        yield f"{settings.encoder} has no style classifier; texts of every style are kept"
+    with reaching(place(settings.encoder), FolderError):
+        trained = json_object(place(settings.encoder) / TRAINING_RECORD)
+    chosen = trained.get("settings")
+    kind = chosen.get("kind", settings.kind) if isinstance(chosen, dict) else settings.kind
+    if trained.get("step") == "train-biencoder" and kind != settings.kind:
+        yield f"{settings.encoder} was trained with --kind {kind}, and mines pairs of --kind {settings.kind}"
 
 
 def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path) -> CorpusTexts:

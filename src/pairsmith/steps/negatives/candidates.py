@@ -20,7 +20,7 @@ from pairsmith.runs import DatasetFolder, Run
 from pairsmith.runs.storage import ScratchFiles
 from pairsmith.search.exact import merged
 from pairsmith.search.permitted import SPARE
-from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded
+from pairsmith.steps.corpora.encoded import Encoded
 from pairsmith.steps.corpora.indexes import SideVectors
 from pairsmith.steps.corpora.search import SearchPlan, run_search
 from pairsmith.steps.judging import judge_texts
@@ -97,26 +97,24 @@ class ToJudge:
     """The texts that the judge scores: for each of n queries its candidates, and its pairs' positives.
 
     Attributes:
-        positives: the pairs, and the text of each pair's positive.
-        passages: the texts of the corpus.
+        positives: the pairs, the text of each pair's positive, and the texts of the corpus.
         candidates: the numbers of the candidates in the corpus; the judge's scores replace their cosines.
         pairs: ``(pairs,)`` int64, the row numbers of the pairs, sorted by query.
         edges: ``(n + 1,)`` int64: ``pairs[edges[i]:edges[i + 1]]`` are the pairs of query i.
     """
 
     positives: EncodedPositives
-    passages: CorpusTexts
     candidates: NeighbourFile
     pairs: NDArray[np.int64]
     edges: NDArray[np.int64]
 
     @classmethod
-    def of(cls, positives: EncodedPositives, passages: CorpusTexts, candidates: NeighbourFile) -> Self:
+    def of(cls, positives: EncodedPositives, candidates: NeighbourFile) -> Self:
         """All pairs without a fault, and the candidates of all queries."""
         good = positives.pairs.good
         rows = good[positives.pairs.query[good].argsort(kind="stable")]
         edges = np.searchsorted(positives.pairs.query[rows], np.arange(len(candidates.ids) + 1))
-        return cls(positives, passages, candidates, rows, edges)
+        return cls(positives, candidates, rows, edges)
 
     def rows(self, first: int, stop: int) -> pa.Table:
         """The pairs of texts to judge, for the queries from number ``first`` up to ``stop``.
@@ -130,7 +128,7 @@ class ToJudge:
         numbers = np.concatenate([places + first, self.positives.pairs.query[pairs]])
         query_pairs = self.positives.pairs
         queries = rows_at(query_pairs.table, query_pairs.first[numbers])["query"]
-        texts = [row["text"] for row in self.passages.rows(ids[places, ranks].tolist())]
+        texts = [row["text"] for row in self.positives.passages.rows(ids[places, ranks].tolist())]
         self.candidates.release()
         return pa.table({"input": queries, "output": [*texts, *self.positives.texts(pairs)]})
 
@@ -180,7 +178,7 @@ def score(
     if settings.drawn_before_scores:
         candidates = drawn_candidates(pairs, candidates, settings, scratch("drawn"))
         deciding |= {"drawn": settings.negatives, "seed": settings.seed}
-    to_judge = ToJudge.of(positives, texts.passages, candidates)
+    to_judge = ToJudge.of(positives, candidates)
     count, size = len(candidates.ids), settings.shard_size
     texts_per_query = candidates.counts() + np.diff(to_judge.edges)
     judged = judge_texts(

@@ -117,7 +117,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             run.progress.say(false_negatives)
         # 6. Write the rows and rejects.
         for number, part in unfinished_parts(writer, len(pairs.fault), SHARD_ROWS):
-            shard = shard_of_rows(part, texts.positives, chosen, positive_scores, texts.passages, settings)
+            shard = shard_of_rows(part, texts.positives, chosen, positive_scores, settings)
             writer.commit(number, *shard)
     return finished(writer, _card(settings, counts, false_negatives))
 
