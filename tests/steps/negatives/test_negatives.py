@@ -23,7 +23,7 @@ from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, written_by_model
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.writer import FolderWriter
-from pairsmith.steps.negatives import choosing, route, scores
+from pairsmith.steps.negatives import candidates, choosing, false_negatives, route
 from pairsmith.steps.negatives.route import negatives, plan_negatives
 from pairsmith.steps.negatives.settings import NegativesSettings
 
@@ -382,7 +382,7 @@ def test_a_language_model_judges_the_query_after_the_text(world, tiny_gpt2):
 @pytest.mark.parametrize("judged", [False, True])
 def test_stopped_after_any_shard_it_ends_with_the_same_bytes(world, cross_encoder, monkeypatch, judged):
     tmp, settings, *_ = world
-    for module in (choosing, route, scores):
+    for module in (candidates, choosing, false_negatives):
         monkeypatch.setattr(module, "PAIRS_AT_ONCE", 5)
     monkeypatch.setattr("pairsmith.steps.negatives.route.SHARD_ROWS", 4)
     new = lines(tmp / "some.jsonl", [{"query": q, "positive": q + " bal"} for q in texts(9, 4, 5)])

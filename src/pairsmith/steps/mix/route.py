@@ -125,9 +125,12 @@ def mixed_source_names(sources: Sequence[str]) -> dict[str, str]:
     """The name of each source in the column ``source``: without its path, numbered if a name repeats."""
     names: dict[str, str] = {}
     for source in dict.fromkeys(sources):
-        name = model_display_name(source)
-        same = sum(model_display_name(other) == name for other in names)
-        names[source] = f"{name} ({same + 1})" if same else name
+        name = numbered = model_display_name(source)
+        number = 1
+        while numbered in names.values():
+            number += 1
+            numbered = f"{name} ({number})"
+        names[source] = numbered
     return names
 
 

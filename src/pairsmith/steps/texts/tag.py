@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import islice
 
 import pyarrow as pa
 
@@ -26,7 +25,7 @@ from pairsmith.runs import (
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.status import entity_types
 from pairsmith.runs.work import Advance
-from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate, timed
+from pairsmith.steps.planning import head_and_count, sharded_estimate, timed
 from pairsmith.steps.shared import load_options, named, refuse_sources
 from pairsmith.steps.texts.settings import TagSettings
 from pairsmith.steps.texts.text_rows import NewRows, Row, columns_before, with_new_columns
@@ -85,8 +84,7 @@ def _columns(tagged: TaggedText) -> Row:
 def plan_tag(settings: TagSettings, before: Before) -> Estimate:
     """Tag some of the texts, and extrapolate."""
     rows = (row for row in read_text_rows(settings.data, settings.text_column) if row.text)
-    first = list(islice(rows, CALIBRATION_TEXTS))
-    count = count_in_run(len(first) + sum(1 for _ in rows), [settings.data], before)
+    first, count = head_and_count(rows, settings.data, before)
     loading, per_text, tagged = timed(
         lambda: load_tagger(settings.model, **load_options(settings)).tag_texts,
         [row.text for row in first],
