@@ -27,9 +27,10 @@ C = TypeVar("C", bound=Sized)
 
 
 def with_training_splits(settings: S, say: Say | None = None) -> S:
-    """The settings with a split named for each folder with several: ``train``, for validation ``validation``.
+    """The settings with one split of each folder: ``validation`` of validation data, ``train`` of the others.
 
-    Corpora stay unchanged. ``say`` is called with a message about splits that are not used.
+    A split that the settings name stays, and corpora stay unchanged. ``say`` is called with a message about
+    splits that are not used.
     """
     if isinstance(settings, TrainEncoderSettings):  # reads both splits of its data
         return settings
@@ -114,6 +115,7 @@ class SeedData(Generic[E]):
         """The number of training examples."""
         return len(self.seeds.examples) + len(self.added)
 
+    # As in ``TrainingData``, for plans: the data are few, so that a plan reads all of them.
     rows = examples
     unread = 0
 
@@ -213,14 +215,14 @@ def read_validation_questions(source: str | None) -> tuple[list[Question], str]:
 def read_seeds(source: str, kind: ExampleKind, least: float = 0.0) -> Seeds[Example]:
     """The distinct seeds in a source; for kind ``pairs``, those with a score of ``least`` or more."""
     examples = all_examples(source, kind)
-    positives = matching(examples, kind, least, source)
+    positives = positives_of(examples, kind, least, source)
     seeds = _distinct(positives, lambda example: example, source)
     if kind == "reading":
         return replace(seeds, unanswered=_unanswered(source))
     return replace(seeds, unmatched=len(examples) - len(positives))
 
 
-def matching(examples: Sequence[Example], kind: ExampleKind, least: float, source: str) -> list[Example]:
+def positives_of(examples: Sequence[Example], kind: ExampleKind, least: float, source: str) -> list[Example]:
     """The examples that are positives; for kind ``pairs``, those with a score of ``least`` or more.
 
     ``source`` names the examples in error messages.
@@ -244,7 +246,7 @@ def read_validation(source: str | None, kind: ExampleKind, least: float = 0.0) -
     if not source:
         return [], ""
     examples = read_examples(source, kind)
-    kept = matching(examples, kind, least, source)
+    kept = positives_of(examples, kind, least, source)
     if kind == "reading":
         questions = list(read_questions(source, unanswered=True))
         unanswered = sum(not question.answers for question in questions)

@@ -101,10 +101,6 @@ class TrainEncoderSettings(EncoderOptions):
     device: TrainingDevice = "auto"
 
 
-TrainingSettings = FitSettings | TrainEncoderSettings
-"""Settings of a ``TrainingStep``."""
-
-
 class TrainBiencoderSettings(BiencoderOptions, FitSettings):
     """A bi-encoder that gives the input and the output of a pair similar vectors (M2)."""
 
@@ -364,3 +360,7 @@ class TrainTaggerSettings(TaggerOptions):
         if self.start == "random":
             refuse(self, ("questions",), "with start random")
         return self
+
+
+TrainingSettings = FitSettings | TrainEncoderSettings | TrainTaggerSettings
+"""Settings of a ``TrainingStep``."""

@@ -70,6 +70,6 @@ def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: 
     )
 
 
-infuse = TrainingStep("infuse", InfuseSettings, ("data", "validation"), _read, _train, QUIP)
+infuse = TrainingStep("infuse", ("data", "validation"), _read, _train, QUIP)
 """Trains a student on questions. ``AutoModel`` opens the encoder in the folder, ``pairsmith.load_student``
 the encoder with its heads."""

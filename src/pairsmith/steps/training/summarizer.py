@@ -80,9 +80,7 @@ def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: 
     return Trained.transformer(_TITLES[settings.kind], use, hub, trained, facts)
 
 
-train_summarizer = TrainingStep(
-    "train-summarizer", TrainSummarizerSettings, ("seeds", "validation", "added"), _read, _train, MINING
-)
+train_summarizer = TrainingStep("train-summarizer", ("seeds", "validation", "added"), _read, _train, MINING)
 """Trains a summariser on seeds and added documents. ``AutoModelForSeq2SeqLM`` opens the folder, or
 ``AutoModelForCausalLM`` for a decoder-only base; it contains the settings for generating summaries."""
 
