@@ -250,15 +250,14 @@ def _encode(
     own = [place for place, part in enumerate(letter.sequence_ids(0)) if part is not None]
     before, after = letter["input_ids"][: own[0]], letter["input_ids"][own[-1] + 1 :]
     room = max_length - len(before) - len(after)
+    how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
     rows = []
     for text in texts:
         tokens: list[int] = []
         for number, part in enumerate(text.split(marker) if marker else [text]):
             if number:
                 tokens.append(tokenizer.convert_tokens_to_ids(marker))
-            read = beginning(tokenizer, part, max_length)
-            how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
-            tokens += tokenizer(read, **how)["input_ids"]
+            tokens += tokenizer(beginning(tokenizer, part, max_length), **how)["input_ids"]
         rows.append([*before, *tokens[:room], *after])
     refuse_unknown_tokens(generator.model.config, rows)
     return rows
