@@ -91,8 +91,9 @@ def make_asker(folder):
     """Save a random BART that often writes an answer, a separator, a question and an end; all by chance."""
     import torch
 
+    from pairsmith.models.added_tokens import add_marker
     from pairsmith.models.question_generator import SEPARATOR
-    from pairsmith.models.text_generator import add_marker, load_text_generator
+    from pairsmith.models.text_generator import load_text_generator
 
     asker = load_text_generator(str(make_bart(folder)), device="cpu")
     add_marker(asker, SEPARATOR, written=True)

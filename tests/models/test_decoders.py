@@ -253,3 +253,18 @@ def test_a_training_that_shares_inputs_has_the_same_gradients(listwise, tokens, 
         right = torch.zeros(7).index_fill(0, first, 1.0)
         by_hand = -(right * scores.sigmoid().log() + (1 - right) * (-scores).sigmoid().log())
     assert expected == pytest.approx(float(torch.as_tensor(by_hand).mean()), rel=1e-4)
+
+
+@pytest.mark.parametrize("load", [load_reader, load_cross_encoder])
+def test_a_token_that_the_model_has_no_vector_for_is_an_error_of_the_model(load, tiny_gpt2):
+    model = load(str(tiny_gpt2), device="cpu", fresh_head=True)
+    model.tokenizer.add_tokens(["unheard"])
+
+    def compute(text):
+        if load is load_reader:
+            return encode_questions(model, [ASKED], [text])
+        return score_pairs(model, [ASKED], [text])
+
+    assert len(compute(TEXT)) == 1
+    with pytest.raises(ModelError, match=r"gives the token 300, but the model has vectors only for tokens"):
+        compute("A man unheard")

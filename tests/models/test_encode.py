@@ -6,6 +6,7 @@ import torch
 from pairsmith.core.errors import ModelError
 from pairsmith.models.encode import batches_by_length, encode_texts, results_by_length
 from pairsmith.models.sentence_encoder import load_sentence_encoder
+from pairsmith.training.contrastive import side_features, side_vectors
 
 LENGTHS = [3, 9, 1, 9, 4]
 
@@ -64,5 +65,8 @@ def test_a_token_that_the_encoder_has_no_vector_for_is_an_error_of_the_model(tin
     encoder = load_sentence_encoder(tiny_bert, device="cpu")
     encoder.tokenizer.add_tokens(["unheard"])
     assert encode_texts(encoder, ["A man"]).shape == (1, 16)
-    with pytest.raises(ModelError, match=r"gives the token \d+, but the encoder has vectors only for tokens"):
+    with pytest.raises(ModelError, match=r"gives the token \d+, but the model has vectors only for tokens"):
         encode_texts(encoder, ["A man unheard"])
+    features = side_features(encoder, ["A man unheard"], "query")
+    with pytest.raises(ModelError, match=r"gives the token \d+, but the model has vectors only for tokens"):
+        side_vectors(encoder, features, "query")

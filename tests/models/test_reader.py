@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from transformers import BertConfig, GPT2Config
 
 from pairsmith.core.bundled import TINY
 from pairsmith.core.errors import ModelError, SettingsError
@@ -255,7 +256,7 @@ class Marker(torch.nn.Module):
     """Gives one token a high start logit and one a high end logit, wherever they stand."""
 
     device = torch.device("cpu")
-    config = SimpleNamespace(type_vocab_size=2)
+    config = BertConfig()
 
     def __init__(self, tokenizer, start, end):
         super().__init__()
@@ -286,7 +287,7 @@ def test_an_answer_has_no_white_space_at_its_ends(tiny_gpt2):
     tokenizer = load_reader(str(tiny_gpt2), device="cpu", fresh_head=True).tokenizer
     tokenizer.add_tokens([" dogs\n"])  # a byte-level token may hold the space before its word
     model = Marker(tokenizer, " dogs\n", " dogs\n")
-    model.config = SimpleNamespace()
+    model.config = GPT2Config()
     (prediction,) = answer(Reader(model, tokenizer, 64), ["Who?"], ["Two dogs\nrun."])
     assert (prediction.text, prediction.start) == ("dogs", 4)
 

@@ -1,5 +1,6 @@
 import json
 import shutil
+from functools import partial
 
 import pytest
 import torch
@@ -7,10 +8,10 @@ from safetensors.torch import save_file
 from tests.tiny_bart import document, make_bart, weights
 
 from pairsmith.core.errors import ModelError
+from pairsmith.models.added_tokens import add_marker
 from pairsmith.models.text_generator import (
     BEAMS,
     SUMMARY_TOKENS,
-    add_marker,
     encode_inputs,
     encode_targets,
     generate_outputs,
@@ -161,7 +162,7 @@ def test_a_marker_becomes_one_token_whose_vector_is_the_mean(bart, summarizer, t
     assert table is summarizer.model.get_output_embeddings().weight
     assert torch.equal(table[:-1], before)
     assert torch.allclose(table[-1], before.mean(0))
-    (ids,) = encode_inputs(summarizer, ["<mined>" + DOCUMENTS[1]])
+    (ids,) = encode_inputs(summarizer, ["<mined>" + DOCUMENTS[1]], marker="<mined>")
     (plain,) = encode_inputs(summarizer, DOCUMENTS[1:2])
     assert ids == [plain[0], len(before), *plain[1:]]
     assert generate_outputs(summarizer, DOCUMENTS, beams=2) == ahead
@@ -170,8 +171,37 @@ def test_a_marker_becomes_one_token_whose_vector_is_the_mean(bart, summarizer, t
     summarizer.model.save_pretrained(tmp_path)
     summarizer.tokenizer.save_pretrained(tmp_path)
     again = load_text_generator(str(tmp_path), device="cpu")
-    assert encode_inputs(again, ["<mined>" + DOCUMENTS[1]]) == [ids]
+    assert encode_inputs(again, ["<mined>" + DOCUMENTS[1]], marker="<mined>") == [ids]
     assert generate_outputs(again, DOCUMENTS, beams=2) == ahead
+
+
+def test_the_names_of_special_tokens_in_documents_and_summaries_are_text(bart):
+    summarizer = load_text_generator(str(bart), device="cpu")
+    add_marker(summarizer, "<mined>")
+    mined = summarizer.tokenizer.convert_tokens_to_ids("<mined>")
+    text = "A </s> b <mined> c"
+    for (ids,) in (encode_inputs(summarizer, [text]), encode_targets(summarizer, [text], 62)):
+        assert (ids[0], ids[-1]) == (0, 2)
+        assert not {0, 1, 2, 3, mined} & set(ids[1:-1])
+        assert summarizer.tokenizer.decode(ids[1:-1]) == text
+    for (ids,) in (
+        encode_inputs(summarizer, [text], marker="<mined>"),
+        encode_targets(summarizer, [text], 62, "<mined>"),
+    ):
+        place = ids.index(mined)
+        parts = [summarizer.tokenizer.decode(part) for part in (ids[1:place], ids[place + 1 : -1])]
+        assert parts == ["A </s> b ", " c"]
+    assert len(encode_targets(summarizer, [text], 5, "<mined>")[0]) == 5
+
+
+def test_a_token_that_the_model_has_no_vector_for_is_an_error_of_the_model(bart):
+    summarizer = load_text_generator(str(bart), device="cpu")
+    count = len(summarizer.tokenizer)
+    summarizer.tokenizer.add_tokens(["unheard"])
+    assert len(generate_outputs(summarizer, ["A man"])) == 1
+    for encode in (encode_inputs, partial(encode_targets, tokens=9)):
+        with pytest.raises(ModelError, match=f"gives the token {count}, but the model has vectors only for"):
+            encode(summarizer, ["A man unheard"])
 
 
 def make_t5(folder, *, own_output=False, **changes):

@@ -9,7 +9,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -66,12 +66,7 @@ def encode_texts(
 
     def encoded(features: dict[str, Any]) -> Float32s:
         with torch.inference_mode():
-            try:
-                embedded = encoder(moved(features, encoder.device), **task)["sentence_embedding"]
-            except IndexError as error:
-                if unknown := _unknown_token(encoder, features):
-                    raise unknown from error
-                raise
+            embedded = embed_batch(encoder, moved(features, encoder.device), side)
             numbers: Float32s = embedded.float().cpu().numpy()
             return numbers
 
@@ -88,16 +83,35 @@ def encode_texts(
     return vectors
 
 
-def _unknown_token(encoder: "SentenceTransformer", features: Mapping[str, Any]) -> ModelError | None:
-    """The error for tokens of a batch that the encoder has no vector for; None if there are none."""
-    config: Any = getattr(encoder.transformers_model, "config", None)
-    count = getattr(config, "vocab_size", None)
-    if count is None or "input_ids" not in features or (largest := int(features["input_ids"].max())) < count:
-        return None
-    return ModelError(
-        f"the tokenizer gives the token {largest}, but the encoder has vectors only for tokens below "
-        f"{count}; give it the tokenizer that it was trained with"
-    )
+def embed_batch(
+    encoder: "SentenceTransformer", features: Mapping[str, Any], side: Side | None = None
+) -> Tensor:
+    """The vectors of a batch of n texts, ``(n, d)`` in the encoder's dtype; see ``refuse_unknown_tokens``."""
+    try:
+        vectors: Tensor = encoder(dict(features), **({"task": side} if side else {}))["sentence_embedding"]
+    except IndexError:
+        config: Any = getattr(encoder.transformers_model, "config", None)
+        if config is not None and "input_ids" in features:
+            refuse_unknown_tokens(config, features["input_ids"])
+        raise
+    return vectors
+
+
+def refuse_unknown_tokens(config: Any, tokens: Sequence[Sequence[int]] | Tensor) -> None:
+    """Raise a ``ModelError`` if a model with this configuration has no vector for one of the tokens.
+
+    ``tokens`` has a row for each text. A tokenizer may have more tokens than its model as long as they are in
+    no text, such as a padding token that was added later. On a GPU one of them would end the whole process.
+    """
+    # Of a model of encoder and decoder, only the encoder may have a marker.
+    part = config.encoder if config.model_type == "encoder-decoder" else config.get_text_config()
+    rows = tokens.tolist() if torch.is_tensor(tokens) else tokens
+    largest, count = max(chain.from_iterable(rows), default=0), getattr(part, "vocab_size", None)
+    if count is not None and largest >= count:
+        raise ModelError(
+            f"the tokenizer gives the token {largest}, but the model has vectors only for tokens below "
+            f"{count}; give it the tokenizer that it was trained with"
+        )
 
 
 def moved(features: Mapping[str, Any], device: torch.device) -> dict[str, Any]:

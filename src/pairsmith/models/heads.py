@@ -11,7 +11,7 @@ from pairsmith.core.arguments import check_not_empty, checked_texts
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_files import META, pick_device, pick_dtype, unsaid
 from pairsmith.core.model_names import DtypeName, resolve_model
-from pairsmith.models.encode import beginning
+from pairsmith.models.encode import beginning, refuse_unknown_tokens
 from pairsmith.models.loading import mark_pairs, opened, pad_on_the_right, refuse_missing, seeded
 from pairsmith.models.span_heads import heads_kind, score_in_float32
 
@@ -93,7 +93,7 @@ class TextModel:
         sides = [list(side) for side in texts]
         if not options.get("return_overflowing_tokens"):
             sides = [[beginning(self.tokenizer, text, self.max_length) for text in side] for side in sides]
-        return self.tokenizer(
+        encoded = self.tokenizer(
             *sides,
             truncation=True,
             max_length=self.max_length,
@@ -101,6 +101,8 @@ class TextModel:
             verbose=False,
             **options,
         )
+        refuse_unknown_tokens(self.model.config, encoded["input_ids"])
+        return encoded
 
 
 class HeadMissingError(ModelError):

@@ -28,6 +28,7 @@ from pairsmith.models.encode import (
     not_finite,
     padded_inputs,
     padded_tokens,
+    refuse_unknown_tokens,
 )
 from pairsmith.models.heads import Loading, TextModel, load_with_head, require_reader
 from pairsmith.models.loading import mark_pairs
@@ -352,6 +353,7 @@ def _encode(reader: Reader, questions: Sequence[str], contexts: Sequence[str], f
         return_token_type_ids=token_types > 1 and "token_type_ids" in reader.tokenizer.model_input_names,
         split_special_tokens=True,  # as in ``TextModel.tokenized``
     )
+    refuse_unknown_tokens(reader.model.config, encoded["input_ids"])
     return features_of(encoded, contexts, 1, first)
 
 

@@ -55,7 +55,8 @@ def load_sentence_encoder(
 
     Returns:
         the encoder; its ``encode`` returns the vectors of n texts as a NumPy array, ``(n, d)``, float16 if
-        the weights are float16, else float32.
+        the weights are float16, else float32. Names of special tokens in a text, such as ``[SEP]``, become
+        these tokens, as always in sentence-transformers: the prompts of some encoders contain them.
 
     Raises:
         ModelError: the model cannot be loaded, or is no transformer.

@@ -15,12 +15,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pairsmith.core.arguments import checked_texts, checked_whole_number
 from pairsmith.core.errors import ModelError
 from pairsmith.core.settings import MOST_BEAMS
-from pairsmith.models.encode import beginning, moved, padded_inputs, results_by_length
+from pairsmith.models.encode import (
+    beginning,
+    moved,
+    padded_inputs,
+    refuse_unknown_tokens,
+    results_by_length,
+)
 from pairsmith.models.heads import Loading, TextModel, load_with_head, positions_of, writes_as
 
 BEAMS = 6
@@ -94,7 +100,7 @@ class TextGenerator(TextModel):
         A decoder-only model reads fewer tokens the longer a summary may be: ``summary_tokens``, its limit.
         """
         longest = longest_input(self, summary_tokens)
-        rows = _encode(self, text=checked_texts(texts, "texts"), max_length=longest + 1)
+        rows = _encode(self, checked_texts(texts, "texts"), longest + 1)
         return [len(tokens) > longest for tokens in rows]
 
 
@@ -166,56 +172,19 @@ def require_text_generator(model: str) -> None:
         )
 
 
-def add_marker(generator: TextGenerator, marker: str, *, written: bool = False) -> None:
-    """Add ``marker`` to the vocabulary as a special token, in place (M9).
-
-    Its embeddings are the mean of all others, so that they are not random and the marker does not make any
-    text more likely. An existing token is not changed. In a model of an encoder and a decoder with separate
-    vocabularies, the decoder gets the marker only if it is ``written``, and not only read.
-    """
-    model = generator.model
-    models = [model]
-    if model.config.model_type == "encoder-decoder":
-        models = [model.encoder, model.decoder] if written else [model.encoder]
-    generator.tokenizer.add_tokens([marker], special_tokens=True)
-    for network in models:
-        _grow(network, len(generator.tokenizer))
-
-
-def _grow(model: Any, count: int) -> None:
-    """Enlarge a model's vocabulary to ``count`` tokens; new embeddings are the mean of the existing ones."""
-    before = [table.weight.detach() for table in _tables(model)]
-    size = len(before[0])
-    if count <= size:  # the token exists, or the table has unused rows
-        return
-    shared = len({id(table.weight) for table in _tables(model)}) == 1
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        model.resize_token_embeddings(count, mean_resizing=False)
-        if not shared:  # resizing ties the two tables if most models of this type tie them
-            model.get_output_embeddings().weight = nn.Parameter(model.get_input_embeddings().weight.clone())
-        for table, rows in zip(_tables(model), before, strict=True):
-            table.weight[:size] = rows
-            table.weight[size:] = rows.mean(dim=0)
-
-
-def _tables(model: Any) -> list[Any]:
-    """The input embeddings and, if the model has them, the output embeddings; both are often one table."""
-    tables = (model.get_input_embeddings(), model.get_output_embeddings())
-    return [table for table in tables if table is not None]
-
-
 def encode_inputs(
-    generator: TextGenerator, inputs: Sequence[str], written: int = SUMMARY_TOKENS
+    generator: TextGenerator, inputs: Sequence[str], written: int = SUMMARY_TOKENS, marker: str = ""
 ) -> list[list[int]]:
     """The tokens of each input, including special tokens, truncated to ``longest_input`` tokens.
 
     For a decoder-only model the tokens of the cue are appended; they are not counted. ``written`` is the
-    largest number of tokens of an output, for which its context needs room.
+    largest number of tokens of an output, for which its context needs room. ``marker`` in an input is the
+    special token that ``add_marker`` added; the names of all other special tokens are ordinary text.
     """
+    rows = _encode(generator, inputs, longest_input(generator, written), marker)
     if generator.cue is None:
-        return _encode(generator, text=list(inputs), max_length=generator.max_length)
+        return rows
     cue = generator.tokenizer(generator.cue, add_special_tokens=False)["input_ids"]
-    rows = _encode(generator, text=list(inputs), max_length=longest_input(generator, written))
     end = generator.tokenizer.eos_token_id
     return [[*(row[:-1] if row[-1:] == [end] else row), *cue] for row in rows]
 
@@ -241,17 +210,22 @@ def longest_input(generator: TextGenerator, written: int = SUMMARY_TOKENS) -> in
     return min(generator.max_length, room)
 
 
-def encode_targets(generator: TextGenerator, targets: Sequence[str], tokens: int) -> list[list[int]]:
+def encode_targets(
+    generator: TextGenerator, targets: Sequence[str], tokens: int, separator: str = ""
+) -> list[list[int]]:
     """The tokens that the decoder is trained to write for each target, at most ``tokens`` with the end token.
 
-    For a decoder-only model a space is put before the text; it may be in one token with the first word.
+    For a decoder-only model a space is put before the text; it may be in one token with the first word. For
+    other models, ``separator`` in a target is the special token of this name. The names of all other special
+    tokens are ordinary text.
     """
     longest = min(tokens, generator.context)
     if generator.cue is None:
-        return _encode(generator, text_target=list(targets), max_length=longest)
+        return _encode(generator, targets, longest, separator, target=True)
     encoded = generator.tokenizer(
         [f"{generator.cue} {beginning(generator.tokenizer, text.strip(), longest)}" for text in targets],
         add_special_tokens=False,
+        split_special_tokens=True,
         return_offsets_mapping=True,
         verbose=False,
     )
@@ -259,19 +233,34 @@ def encode_targets(generator: TextGenerator, targets: Sequence[str], tokens: int
     for ids, offsets in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
         after = [token for token, (_, end) in zip(ids, offsets, strict=True) if end > len(generator.cue)]
         rows.append([*after[: longest - 1], generator.tokenizer.eos_token_id])
+    refuse_unknown_tokens(generator.model.config, rows)
     return rows
 
 
-def _encode(generator: TextGenerator, *, max_length: int, **texts: list[str]) -> list[list[int]]:
-    """The tokens of texts, truncated to ``max_length``; ``texts`` is the tokenizer's argument for them."""
-    if not all(texts.values()):
-        return []  # tokenizers fail if there are no texts
-    beginnings = {
-        name: [beginning(generator.tokenizer, text, max_length) for text in side]
-        for name, side in texts.items()
-    }
-    encoded = generator.tokenizer(**beginnings, truncation=True, max_length=max_length, verbose=False)
-    return list(encoded["input_ids"])
+def _encode(
+    generator: TextGenerator, texts: Sequence[str], max_length: int, marker: str = "", *, target: bool = False
+) -> list[list[int]]:
+    """The tokens of texts, with special tokens around them, truncated to ``max_length`` tokens.
+
+    Of the names of special tokens in a text, only ``marker`` becomes a special token. A ``target`` may have
+    other special tokens around it than an input.
+    """
+    tokenizer = generator.tokenizer
+    letter = tokenizer(text_target="a") if target else tokenizer("a")
+    own = [place for place, part in enumerate(letter.sequence_ids(0)) if part is not None]
+    before, after = letter["input_ids"][: own[0]], letter["input_ids"][own[-1] + 1 :]
+    room = max_length - len(before) - len(after)
+    how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+    rows = []
+    for text in texts:
+        tokens: list[int] = []
+        for number, part in enumerate(text.split(marker) if marker else [text]):
+            if number:
+                tokens.append(tokenizer.convert_tokens_to_ids(marker))
+            tokens += tokenizer(beginning(tokenizer, part, max_length), **how)["input_ids"]
+        rows.append([*before, *tokens[:room], *after])
+    refuse_unknown_tokens(generator.model.config, rows)
+    return rows
 
 
 def input_features(generator: TextGenerator, inputs: Sequence[Sequence[int]]) -> dict[str, Tensor]:

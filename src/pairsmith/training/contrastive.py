@@ -8,7 +8,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from pairsmith.models.encode import Side, side_prompt, token_counts
+from pairsmith.models.encode import Side, embed_batch, side_prompt, token_counts
 from pairsmith.training.chunks import activation_bytes, chunked, compute_chunks
 
 
@@ -52,7 +52,7 @@ def side_vectors(encoder: SentenceTransformer, features: Mapping[str, Any], side
     """
     width = encoder.get_embedding_dimension()
     return compute_chunks(
-        lambda chunk: encoder(dict(chunk), task=side)["sentence_embedding"][:, :width],
+        lambda chunk: embed_batch(encoder, chunk, side)[:, :width],
         features,
         partial(activation_bytes, encoder.config),
     )

@@ -107,13 +107,21 @@ class GeneratorRow:
 
 
 def generator_rows(
-    generator: TextGenerator, seeds: Sequence[Example], added: Sequence[Example], marker: str, tokens: int
+    generator: TextGenerator,
+    seeds: Sequence[Example],
+    added: Sequence[Example],
+    marker: str,
+    tokens: int,
+    separator: str = "",
 ) -> list[GeneratorRow]:
-    """The rows of the seeds, then of the added pairs with the marker before their documents (M9)."""
+    """The rows of the seeds, then of the added pairs with the marker before their documents (M9).
+
+    A target has at most ``tokens`` tokens. ``separator`` in a target is the special token of this name.
+    """
     examples = [*seeds, *added]
     texts = [example.input for example in seeds] + [marker + example.input for example in added]
-    summaries = encode_targets(generator, [example.output for example in examples], tokens)
-    documents = encode_inputs(generator, texts, tokens)
+    summaries = encode_targets(generator, [example.output for example in examples], tokens, separator)
+    documents = encode_inputs(generator, texts, tokens, marker)
     return [GeneratorRow(*row) for row in zip(documents, summaries, strict=True)]
 
 

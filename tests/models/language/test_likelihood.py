@@ -85,6 +85,14 @@ def test_what_looks_like_a_special_token_is_text(judge):
     assert len(judge.tokens("<|endoftext|>")) > 1
 
 
+def test_a_token_that_the_model_has_no_vector_for_is_an_error_of_the_model(tiny_gpt2):
+    judge = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32")
+    judge.tokenizer.add_tokens(["unheard"])
+    assert len(likelihood_ratios(judge, ["a cat"], ["a dog"], cue="\n")) == 1
+    with pytest.raises(ModelError, match="gives the token 300, but the model has vectors only for tokens"):
+        likelihood_ratios(judge, ["a cat"], ["a dog unheard"], cue="\n")
+
+
 def test_damaged_weights_are_an_error(tiny_gpt2):
     judge = load_likelihood_judge(str(tiny_gpt2), device="cpu", dtype="float32")
     with torch.no_grad():

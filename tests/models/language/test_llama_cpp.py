@@ -93,7 +93,7 @@ def test_its_form_and_its_context_are_found_out(there):
     assert (there.server.form, there.context) == ("llama.cpp's", 64)
 
 
-@pytest.mark.parametrize("text", [*TEXTS, "Zoë  said 你好 '\n\ttwice."])
+@pytest.mark.parametrize("text", [*TEXTS, "a <|endoftext|> b", "Zoë  said 你好 '\n\ttwice."])
 def test_its_tokens_are_the_models(there, local, text):
     assert there.encode(text) == local.encode(text)
     assert there.decode(there.encode(text)) == text

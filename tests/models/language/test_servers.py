@@ -98,3 +98,30 @@ def test_a_server_without_tokens_is_told_what_the_other_ways_need():
     other_ways = r"give --steering reranked if yours returns log-probabilities of prompts .*, else --decay 0"
     with pytest.raises(ModelError, match=rf"404\n--steering certified needs .*; {other_ways}"):
         server_of(refuses, None, by_tokens=True)
+
+
+class CharacterServer:
+    """llama.cpp's requests on texts, by a tokenizer of characters with one special token, ``</s>``."""
+
+    def __call__(self, path, body, read):
+        if path == "apply-template":
+            (message,) = body["messages"]
+            return read({"prompt": f"[{message['content'].strip()}</s>]"})
+        pieces = body["content"].split("</s>") if body["parse_special"] else [body["content"]]
+        tokens = [END] if body["add_special"] else []
+        for place, piece in enumerate(pieces):
+            tokens += [END] * (place > 0) + list(map(ord, piece))
+        return read({"tokens": tokens})
+
+
+def test_only_the_template_and_the_begin_of_a_prompt_have_special_tokens():
+    server = LlamaCppServer(
+        CharacterServer(), {"default_generation_settings": {"n_ctx": 64}, "eos_token": "</s>"}
+    )
+    assert server.encode("a</s>") == [END, *map(ord, "a</s>")]
+    assert server.encode_chat(" Hi </s>!\n", '</s>"') == [
+        *map(ord, "[Hi </s>!"),
+        END,
+        *map(ord, ']</s>"'),
+    ]
+    assert server.encode_chat(" Hi!\n", '"') == [*map(ord, "[Hi!"), END, *map(ord, ']"')]

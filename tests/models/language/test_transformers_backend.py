@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 import torch
+from tests.conftest import make_llama
 from transformers import AutoModelForCausalLM, AutoTokenizer, MambaConfig, MambaForCausalLM
 
 from pairsmith.core.errors import ModelError
@@ -200,6 +201,46 @@ def test_a_tokenizer_with_more_tokens_than_the_model(tiny_gpt2):
         model.encode("some <later> words")
     with pytest.raises(ModelError, match=says):
         model.encode_chat("some <later> words", '"')
+
+
+@pytest.fixture(scope="module")
+def starting_llama(tmp_path_factory):
+    return make_llama(tmp_path_factory.mktemp("tiny") / "starting", starts=True)
+
+
+def test_the_name_of_a_special_token_in_a_prompt_is_text(starting_llama):
+    model = load_model(str(starting_llama), device="cpu")
+    text = "Write <|endoftext|> or <s>."
+    begin, *tokens = model.encode(text)
+    assert model.encode("") == [begin] == [300]
+    assert min(tokens) > 0
+    assert max(tokens) < 300
+    assert model.decode(tokens) == text
+
+
+@pytest.mark.parametrize("message", ["Write.\n", " Say <|endoftext|>,\n<s> twice.", "\ufdd0<s>\ufdd0", "\n"])
+def test_only_the_template_of_a_chat_has_special_tokens(message, starting_llama):
+    model = load_model(str(starting_llama), device="cpu")
+    tokenizer = model._tokenizer
+    tokenizer.chat_template = "<s>You: {{ messages[0].content | trim }}<|endoftext|>\n<s>Me: "
+
+    def ordinary(text):
+        return tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+
+    for answer in ('B: "', '<s>B: "'):
+        tokens = model.encode_chat(message, answer)
+        marks = [place for place, token in enumerate(tokens) if token in (0, 300)]
+        assert [tokens[place] for place in marks] == [300, 0, 300]
+        said, between, answered = (
+            model.decode(tokens[start + 1 : end])
+            for start, end in zip(marks, [*marks[1:], None], strict=True)
+        )
+        assert (said, between) == (f"You: {message.strip()}".replace("\ufdd0", ""), "\n")
+        assert answered == f"Me: {answer}"
+    if message == "Write.\n":  # as one text
+        assert model.encode_chat(message, 'B: "') == [
+            *(300, *ordinary("You: Write."), 0, *ordinary("\n"), 300, *ordinary('Me: B: "'))
+        ]
 
 
 def test_a_folder_that_is_no_model(tmp_path, tiny_gpt2):

@@ -334,7 +334,7 @@ def test_results_that_cannot_be_written_are_a_storage_error(data, tmp_path):
 
 def test_what_is_written_by_a_trained_folder_is_evaluated(bart, data, tmp_path):
     # A model with a marker has a row more than its tokenizer had, which must not show.
-    from pairsmith.models.text_generator import add_marker
+    from pairsmith.models.added_tokens import add_marker
 
     marked = load_text_generator(str(bart), device="cpu")
     add_marker(marked, "<mined>")

@@ -13,14 +13,15 @@ from pairsmith.data.documents import Document
 from pairsmith.data.examples import Example
 from pairsmith.data.questions import read_generated_questions
 from pairsmith.data.squad import read_questions
-from pairsmith.data.text.windows import passage_limit, passages
+from pairsmith.data.text.windows import passage_limit, passages, token_count
 from pairsmith.methods.quip.generator_training import SequenceWriter, generator_examples
 from pairsmith.methods.quip.passages import cut_passages
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
+from pairsmith.models.added_tokens import add_marker
 from pairsmith.models.language.sampling import truncate
 from pairsmith.models.language.sequences import draw_sequences, nucleus
 from pairsmith.models.question_generator import SEPARATOR, parse, separator_of
-from pairsmith.models.text_generator import add_marker, encode_inputs, input_features, load_text_generator
+from pairsmith.models.text_generator import encode_inputs, input_features, load_text_generator
 from pairsmith.runs import Run
 from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.questions.ask import ask, load_generator
@@ -286,6 +287,15 @@ def test_special_tokens_are_read_beside_those_of_a_whole_passage(asker, tmp_path
     assert learned["input_ids"].tolist() == [list(read)]  # nothing of a passage is cut off in training either
 
 
+def test_only_the_separator_of_what_is_learned_is_a_special_token(asker):
+    writer = SequenceWriter(QuestionGeneratorOptions(base=asker), "cpu")
+    (chunk,) = writer.collate([Example("Ann.", f"An</s>n{SEPARATOR}Who <s>?")])["pairs"]["chunks"]
+    begin, *tokens, end = chunk["labels"][0].tolist()
+    assert (begin, end) == (0, 2)
+    question = parse(writer.generator, [*tokens, end], separator_of(writer.generator), end)
+    assert (question.answer, question.question, question.fault) == ("An</s>n", "Who <s>?", None)
+
+
 def test_passages_are_cut_alike_without_the_models_weights(asker, tmp_path):
     texts = [Document(" ".join(document(number) for number in range(4)), "here")]
     for model, most in ((asker, 20), (asker, None), ("pairsmith:tiny", None)):
@@ -306,6 +316,7 @@ def test_passages_are_runs_of_sentences_within_the_models_limit(asker):
     windows = passages(text, 30, tokenizer)
     assert " ".join(window.text for window in windows) == text
     assert all(len(tokenizer(window.text)["input_ids"]) <= 32 for window in windows)
+    assert token_count("</s><s>", tokenizer) == 7  # as text
 
 
 def test_a_text_that_stands_there_twice_is_asked_about_once(asker, tmp_path, capsys):

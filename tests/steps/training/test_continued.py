@@ -21,8 +21,8 @@ from pairsmith.methods.mining.options import SummarizerOptions
 from pairsmith.methods.mining.summarizer import DecoderOnlyWithLoss, train_summarizer_on
 from pairsmith.methods.quip.generator_training import train_question_generator_on
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
+from pairsmith.models.added_tokens import add_marker
 from pairsmith.models.text_generator import (
-    add_marker,
     encode_inputs,
     encode_targets,
     generate_outputs,

@@ -33,6 +33,7 @@ from pairsmith.methods.quip.generator_training import (
 )
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
 from pairsmith.models.heads import load_tokenizer
+from pairsmith.models.language.loading import load_model
 from pairsmith.runs import Run
 from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.questions.ask import ask, load_generator
@@ -106,6 +107,22 @@ def test_what_is_learned_is_what_stands_behind_the_instruction(writer):
     told_of_both = [row.prompt_length for row in causal_rows(writer.tokenizer, EXAMPLES, 256)]
     assert kept[0] == min(told_of_both) - 1
     assert (chunk["labels"][:, 0] != IGNORED).any()
+
+
+def test_the_name_of_a_special_token_in_a_passage_is_text_as_for_ask(writer):
+    end = writer.tokenizer.eos_token
+    example = Example(f"Ann sold {end} to Bob {end}", target_text("Bob", f"Who bought {end}?"))
+    (row,) = causal_rows(writer.tokenizer, [example], 256)
+    assert writer.tokenizer.eos_token_id not in row.tokens
+    prompt = instructed_prompt(example.input, ANSWER_CUE)
+    assert list(row.tokens) == load_model(TINY, device="cpu").encode(prompt + example.output)
+
+
+def test_a_token_that_the_base_has_no_vector_for_is_an_error_of_the_model():
+    writer = CausalWriter(QuestionGeneratorOptions(base=TINY), "cpu")
+    writer.tokenizer.add_tokens(["unheard"])
+    with pytest.raises(ModelError, match="gives the token 4096, but the model has vectors only for tokens"):
+        writer.collate([Example("Ann sold the unheard.", EXAMPLES[0].output)])
 
 
 def test_what_is_beyond_the_context_is_cut_off(writer):

@@ -16,10 +16,10 @@ from pairsmith.data.examples import Example, read_examples
 from pairsmith.methods.mining import summarizer
 from pairsmith.methods.mining.options import SummarizerOptions
 from pairsmith.methods.mining.summarizer import rouge_l, train_summarizer_on
+from pairsmith.models.added_tokens import add_marker
 from pairsmith.models.text_generator import (
     BEAMS,
     SUMMARY_TOKENS,
-    add_marker,
     generate_outputs,
     load_text_generator,
 )

@@ -189,5 +189,6 @@ def passages(text: str, limit: int, tokenizer: Any) -> list[TextPart]:
 
 
 def token_count(text: str, tokenizer: Any) -> int:
-    """The number of tokens of a text, without special tokens."""
-    return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+    """The number of tokens of a text, without special tokens; their names in the text are ordinary text."""
+    how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+    return len(tokenizer(text, **how)["input_ids"])

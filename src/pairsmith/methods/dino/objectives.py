@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from pairsmith.core.errors import InputError
 from pairsmith.methods.dino.options import Objective
+from pairsmith.models.encode import embed_batch
 from pairsmith.training.chunks import grouped
 from pairsmith.training.processes import Processes
 
@@ -132,7 +133,7 @@ def encode_by_length(encoder: SentenceTransformer, columns: Sequence[Mapping[str
         return {key: torch.stack([_cut(texts[number][key], width) for number in numbers]) for key in texts[0]}
 
     groups = grouped(lengths, features, encoder.device)
-    vectors = torch.cat([encoder(dict(group))["sentence_embedding"] for group in groups["chunks"]])
+    vectors = torch.cat([embed_batch(encoder, group) for group in groups["chunks"]])
     sizes = [len(column["attention_mask"]) for column in columns]
     return list(torch.split(vectors[groups["order"].argsort()], sizes))
 

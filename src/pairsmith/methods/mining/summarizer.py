@@ -14,9 +14,9 @@ from pairsmith.core.progress import Progress
 from pairsmith.data.examples import Example
 from pairsmith.methods.mining.options import SummarizerOptions
 from pairsmith.metrics.rouge import RougeWords, rouge_scores, rouge_warning
+from pairsmith.models.added_tokens import add_marker
 from pairsmith.models.text_generator import (
     TextGenerator,
-    add_marker,
     generate_outputs,
     load_text_generator,
     longest_input,

@@ -30,7 +30,8 @@ from pairsmith.data.text.instructed import (
 from pairsmith.data.text.windows import passage_limit, passages, token_count
 from pairsmith.methods.quip.sequence_generator import MAX_TOKENS
 from pairsmith.methods.quip.training_options import QuestionGeneratorOptions
-from pairsmith.models.encode import moved
+from pairsmith.models.added_tokens import add_marker
+from pairsmith.models.encode import moved, refuse_unknown_tokens
 from pairsmith.models.heads import load_config, load_tokenizer, writes_as
 from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.prefix_batches import obstacle
@@ -38,7 +39,6 @@ from pairsmith.models.language.transformers_backend import context_of
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS, SEPARATOR
 from pairsmith.models.text_generator import (
     BEAMS,
-    add_marker,
     load_text_generator,
     search_settings,
     shortest_of,
@@ -202,7 +202,7 @@ def causal_limit(base: str, tokenizer: Any) -> int:
 
 def _tokens(tokenizer: Any, text: str) -> tuple[list[int], list[int]]:
     """The tokens of a text as ``ask`` gives them to the model, and the offset at which each ends."""
-    encoding = tokenizer(text, return_offsets_mapping=True, verbose=False)
+    encoding = tokenizer(text, return_offsets_mapping=True, split_special_tokens=True, verbose=False)
     tokens, ends = list(encoding["input_ids"]), [end for _, end in encoding["offset_mapping"]]
     while tokens and tokens[-1] in tokenizer.all_special_ids:  # some tokenizers append one to every text
         tokens.pop()
@@ -233,7 +233,7 @@ class SequenceWriter(EncoderDecoderWithLoss):
 
     def collate(self, examples: Sequence[Example]) -> Mapping[str, Any]:
         """The arguments of ``forward`` for a batch of one or more examples."""
-        return self.batch(generator_rows(self.generator, examples, [], "", MAX_TOKENS))
+        return self.batch(generator_rows(self.generator, examples, [], "", MAX_TOKENS, SEPARATOR))
 
 
 class CausalWriter(CausalGeneratorWithLoss):
@@ -256,6 +256,7 @@ class CausalWriter(CausalGeneratorWithLoss):
             for row in causal_rows(self.tokenizer, [example], self._context):
                 rows.append(row)
                 texts.append(example.input)
+        refuse_unknown_tokens(self.model.config, [row.tokens for row in rows])
         return self.behind_prompts(rows, texts)
 
 

@@ -8,7 +8,8 @@ Read the modules in this order:
   finds the prefixes that prompts share, ``kv_store`` and ``shared_cache`` store the keys and values of each
   prefix once, ``attention_plan`` groups the rows that attend to the same keys, and ``packed_weights`` speeds
   up matrix products on a CPU.
-- ``remote``, ``remote_decoder``, ``servers``, ``certified``: models behind a server.
+- ``remote``, ``remote_decoder``, ``servers``, ``certified``: models behind a server. ``chats``: the tokens of
+  a chat, for all models.
 - ``prefix_batches`` and ``likelihood``: the log-likelihoods of texts, several after one prefix at once.
 - ``sequences``: sampling and beam search with encoder-decoder models. ``shared_beams``: beam search with
   decoder-only ones.

@@ -15,7 +15,13 @@ import torch
 from pairsmith.core.arrays import Float32s, Float64s
 from pairsmith.core.errors import ModelError
 from pairsmith.core.model_names import DtypeName
-from pairsmith.models.encode import moved, not_finite, results_by_length, tokens_at_once
+from pairsmith.models.encode import (
+    moved,
+    not_finite,
+    refuse_unknown_tokens,
+    results_by_length,
+    tokens_at_once,
+)
 from pairsmith.models.language.loading import load_causal
 from pairsmith.models.language.prefix_batches import (
     PredictedPlaces,
@@ -48,7 +54,9 @@ class LikelihoodJudge:
     def tokens(self, text: str) -> Prompt:
         """The tokens of a text, without special tokens; a special token's name in the text counts as text."""
         how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
-        return tuple(self.tokenizer(text, **how)["input_ids"])
+        tokens = tuple(self.tokenizer(text, **how)["input_ids"])
+        refuse_unknown_tokens(self.network.config, [tokens])
+        return tokens
 
     def prompt(self, context: str, cue: str, reserve: int) -> Prompt:
         """The tokens of ``context`` and ``cue``; ``context`` is cut so that ``reserve`` more tokens fit."""

@@ -28,7 +28,8 @@ def load_model(
 
     Returns:
         The model, for ``generate_pairs`` and ``generate_texts``. Its ``encode(text)`` returns a list of token
-        ids, special tokens included, and ``decode(ids)`` their text.
+        ids, after those of the special tokens that the model expects before a text, and ``decode(ids)`` their
+        text. Names of special tokens in the text, such as ``</s>``, are ordinary text.
 
     Raises:
         ModelError: the model cannot be loaded, or is no causal language model.

@@ -58,7 +58,10 @@ class SteerableModel(Protocol):
     """Tokens that end a text."""
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a prompt, after the special tokens that the model expects before it."""
+        """The tokens of a prompt, after the special tokens that the model expects before it.
+
+        The names of special tokens in a text are ordinary text, in a chat, too.
+        """
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
         """The tokens of a chat: a user's message and the beginning of the model's answer.

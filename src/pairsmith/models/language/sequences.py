@@ -136,10 +136,10 @@ def draw_sequences(
             if not count:
                 break
             if count <= _WORTHWHILE * len(unfinished):  # drop finished sequences
-                kept = unfinished.nonzero()[:, 0]
-                cache.batch_select_indices(kept)
-                states.last_hidden_state, mask = states.last_hidden_state[kept], mask[kept]
-                sequences, begun, unfinished = sequences[kept.cpu().numpy()], begun[kept], unfinished[kept]
+                rows = unfinished.nonzero()[:, 0]
+                cache.batch_select_indices(rows)
+                states.last_hidden_state, mask = states.last_hidden_state[rows], mask[rows]
+                sequences, begun, unfinished = sequences[rows.cpu().numpy()], begun[rows], unfinished[rows]
     ended = iter([_upto(row, ends.tolist()) for row in drawn.tolist()])
     return [[next(ended) for _ in of_input] for of_input in streams]
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.language.answers import InvalidAnswer, choices, number, string, token_ids
+from pairsmith.models.language.chats import chat_tokens
 from pairsmith.models.language.protocols import Prompt
 
 T = TypeVar("T")
@@ -38,7 +39,10 @@ _NEARLY_ONE = 1 - 1e-9
 
 
 class OpenAIServer:
-    """Any server with OpenAI's completions. It takes prompts as text only; a token is a byte of UTF-8."""
+    """Any server with OpenAI's completions. It takes prompts as text only; a token is a byte of UTF-8.
+
+    Names of special tokens in a prompt, such as ``</s>``, become these tokens in most such servers.
+    """
 
     form = "OpenAI's"
     context = UNKNOWN_CONTEXT
@@ -121,7 +125,10 @@ def _logprobs(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 class VLLMServer(OpenAIServer):
-    """vLLM, with prompts as the model's own tokens."""
+    """vLLM, with prompts as the model's own tokens.
+
+    Names of special tokens in a text become these tokens, as requests to vLLM cannot say otherwise.
+    """
 
     form = "vLLM's"
 
@@ -171,20 +178,30 @@ class LlamaCppServer(OpenAIServer):
         super().__init__(ask)
         context = properties["default_generation_settings"].get("n_ctx")
         self.context = context if isinstance(context, int) and context > 0 else self.context
-        ends = self.encode(properties.get("eos_token") or "", special=False)
+        ends = self._tokenize(properties.get("eos_token") or "", parse_special=True)
         self._end = ends[0] if len(ends) == 1 else None
-        self._letter = self.encode("a", special=False)[-1]
+        self._letter = self._tokenize("a", parse_special=False)[-1]
 
-    def encode(self, text: str, *, special: bool = True) -> list[int]:
-        """The tokens of a prompt; with ``special``, also the special tokens that the model expects first."""
-        body = {"content": text, "add_special": special, "parse_special": True}
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a prompt, after the special tokens that the model expects before a text.
+
+        The name of a special token in the text, such as ``</s>``, is ordinary text.
+        """
+        body = {"content": text, "add_special": True, "parse_special": False}
+        return self._ask("tokenize", body, token_ids)
+
+    def _tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        body = {"content": text, "add_special": False, "parse_special": parse_special}
         return self._ask("tokenize", body, token_ids)
 
     def encode_chat(self, message: str, answer: str) -> list[int]:
         """The tokens of a chat in the model's template, ending with the given beginning of the answer."""
-        chat = {"messages": [{"role": "user", "content": message}]}
-        begun = self._ask("apply-template", chat, lambda said: string(said, "prompt"))
-        return self.encode(begun + answer, special=False)
+
+        def render(message: str) -> str:
+            chat = {"messages": [{"role": "user", "content": message}]}
+            return self._ask("apply-template", chat, lambda said: string(said, "prompt"))
+
+        return chat_tokens(self._tokenize, render, message, answer)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens."""
@@ -218,7 +235,7 @@ class LlamaCppServer(OpenAIServer):
         one of them, it gets the probability of the last of them.
         """
         sums = [0.0] * len(prompts)
-        tokens = self.encode(text, special=False)
+        tokens = self._tokenize(text, parse_special=False)
         for place, token in enumerate(tokens):
             rows = [[*prompt, *tokens[:place]] for prompt in prompts]
             for row, drawn in enumerate(self._drawn(rows, token)):

@@ -21,6 +21,7 @@ from transformers.cache_utils import DynamicCache
 
 from pairsmith.core.errors import ModelError, first_line
 from pairsmith.models.language.attention_plan import rounded_up
+from pairsmith.models.language.chats import chat_tokens
 from pairsmith.models.language.kv_store import LayerStates
 from pairsmith.models.language.prefixes import by_prefix, common_starts
 from pairsmith.models.language.protocols import Prompt
@@ -74,8 +75,11 @@ class TransformersModel:
         return f"{type(self).__name__}({self.name!r}, dtype={dtype}, device={self._model.device})"
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a prompt, as the tokenizer makes them, special tokens included."""
-        tokens: list[int] = self._tokenizer(text, verbose=False)["input_ids"]
+        """The tokens of a prompt, after the special tokens that the tokenizer puts before a text.
+
+        The name of a special token in the text, such as ``<|im_end|>``, is ordinary text.
+        """
+        tokens: list[int] = self._tokenizer(text, split_special_tokens=True, verbose=False)["input_ids"]
         if tokens and tokens[-1] in self._closing:  # some tokenizers append an end token to every text
             tokens = tokens[:-1]
         return self._checked(tokens)
@@ -87,14 +91,19 @@ class TransformersModel:
                 f"model {self.name}: its tokenizer has no chat template, so it is not made for chats; give "
                 "an instruct model, or leave the chat out (`format: plain` in a task, no --chat for ask)"
             )
+        return self._checked(chat_tokens(self._tokenize, self._render, message, answer))
+
+    def _tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        how = {"add_special_tokens": False, "split_special_tokens": not parse_special, "verbose": False}
+        return list(self._tokenizer(text, **how)["input_ids"])
+
+    def _render(self, message: str) -> str:
+        """The chat of a user's message in the tokenizer's template, up to the place of the answer."""
         chat = [{"role": "user", "content": message}]
         try:
-            text: str = self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+            return str(self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
         except Exception as error:  # templates are programs
             raise ModelError(f"model {self.name}: its chat template fails: {first_line(error)}") from error
-        return self._checked(
-            list(self._tokenizer(text + answer, add_special_tokens=False, verbose=False)["input_ids"])
-        )
 
     def _checked(self, tokens: list[int]) -> list[int]:
         """``tokens``, unless the model has no vector for one: on a GPU it would end the whole process.

@@ -17,9 +17,10 @@ from pairsmith.data.squad import open_passages
 from pairsmith.methods.quip.causal_generator import CausalGenerator
 from pairsmith.methods.quip.passages import QuestionGenerator, cut_passages
 from pairsmith.methods.quip.sequence_generator import SequenceGenerator
+from pairsmith.models.added_tokens import add_marker
 from pairsmith.models.heads import writes_as
 from pairsmith.models.question_generator import GENERATED_ANSWER_TOKENS, GENERATED_QUESTION_TOKENS
-from pairsmith.models.text_generator import add_marker, load_text_generator
+from pairsmith.models.text_generator import load_text_generator
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.mapped import RecordShard
 from pairsmith.runs.seeds import stream_key
