@@ -231,9 +231,7 @@ def _search_command() -> Callable[..., None]:
         "QUERY", "What to search for. Without a query and without --queries, you are asked for queries."
     )
     as_json = typer.Option(
-        "--json",
-        help="Print each query's results as a line of JSON, which answer reads, with the other columns of "
-        "--queries.",
+        "--json", help="Print each query's results and other columns as a line of JSON, which answer reads."
     )
     common = {
         "query": (Annotated[list[str] | None, query], None),
