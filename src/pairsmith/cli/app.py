@@ -232,8 +232,7 @@ def _search_command() -> Callable[..., None]:
     )
     as_json = typer.Option(
         "--json",
-        help="Print each query's results as a line of JSON, which answer reads, with the other columns of "
-        "--queries.",
+        help="Print each query's results, and its other columns, as a line of JSON, which answer reads.",
     )
     common = {
         "query": (Annotated[list[str] | None, query], None),

@@ -21,7 +21,7 @@ from pairsmith.core.paths import Place
 LOG = "log.jsonl"
 PARTS = "log"
 _TAIL = 1 << 20
-"""Number of bytes at the end of the log that ``recent`` reads."""
+"""Number of bytes at the end of the log that ``recent_events`` reads."""
 _PART_BYTES = 1 << 20
 """Size of a part in a store, in bytes, after which a new part is begun."""
 _FLUSH_SECONDS = 10.0
@@ -46,7 +46,7 @@ def flush(folder: Place) -> None:
         part.put()
 
 
-def recent(folder: Place) -> Iterator[dict[str, Any]]:
+def recent_events(folder: Place) -> Iterator[dict[str, Any]]:
     """The events in the last megabyte of the log, oldest first; incomplete lines are left out."""
     try:
         data = _tail(folder)

@@ -27,15 +27,15 @@ from pairsmith.core.paths import (
     Place,
     files_below,
     is_folder,
+    map_in_threads,
     name_in,
     place,
     reaching,
     reason,
-    several,
     size_of,
 )
 from pairsmith.data.files.folders import written_by_pairsmith
-from pairsmith.data.sources import is_hub_data, missing, open_source
+from pairsmith.data.sources import is_hub_data, missing_source, open_source
 from pairsmith.data.splits import folder_files, split_files, split_of
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
@@ -82,7 +82,7 @@ def _hash_source(source: str | Place) -> str:
         if size_of(path) is not None:
             return hash_file(path)
     if not (isinstance(source, str) and is_hub_data(source)):
-        raise missing(path)
+        raise missing_source(path)
     digest = hashlib.sha256()
     for _, row in open_source(source).rows():
         digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
@@ -99,7 +99,7 @@ def _hash_folder(path: Place) -> str:
 
 
 def _hash_files(files: Mapping[str, Place]) -> str:
-    hashes = zip(files, several(hash_file, list(files.values())), strict=True)
+    hashes = zip(files, map_in_threads(hash_file, list(files.values())), strict=True)
     lines = "".join(f"{name}\t{digest}\n" for name, digest in hashes)
     # File names may contain bytes that are not UTF-8.
     return hash_bytes(lines.encode("utf-8", "surrogatepass"))
