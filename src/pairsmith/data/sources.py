@@ -160,9 +160,13 @@ def plain_or_gzip(folder: Place, name: str) -> Place | None:
 
 def open_parquet(path: Place) -> Any:
     """Open ``path`` as a ``ParquetFile``. Exceptions of pyarrow and of the store are not converted."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(path if isinstance(path, Path) else path.open("rb"))
+    try:
+        return pq.ParquetFile(path if isinstance(path, Path) else path.open("rb"))
+    except UnicodeEncodeError:  # a path that is not UTF-8 has to be given as bytes
+        return pq.ParquetFile(pa.OSFile(os.fsencode(path)))
 
 
 def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:

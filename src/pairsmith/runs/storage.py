@@ -14,6 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -214,7 +215,7 @@ def mapped_table(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> p
     Its rows are read from the disk when they are needed. While ``file`` is written, memory holds about
     ``_TOGETHER`` bytes of tables.
     """
-    with storage_errors(file), pa.ipc.new_file(str(file), schema) as out:
+    with new_table_file(file, schema) as out:
         part: list[pa.Table] = []
         size = 0
         for table in tables:
@@ -225,7 +226,24 @@ def mapped_table(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> p
                 part, size = [], 0
         if part:
             out.write_table(pa.concat_tables(part).combine_chunks())
-    return pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+    return open_table_file(file)
+
+
+@contextmanager
+def new_table_file(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]:
+    """A context with a writer of tables to ``file``, in a format that ``open_table_file`` reads."""
+    # As bytes, the path may be one that is not UTF-8.
+    with (
+        storage_errors(file),
+        pa.OSFile(os.fsencode(file), "wb") as stream,
+        pa.ipc.new_file(stream, schema) as writer,
+    ):
+        yield writer
+
+
+def open_table_file(file: Path) -> pa.Table:
+    """The memory-mapped table in a file that ``new_table_file`` wrote."""
+    return pa.ipc.open_file(pa.memory_map(os.fsencode(file))).read_all()
 
 
 def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
@@ -247,12 +265,17 @@ def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
 def make_folder(folder: Place) -> None:
     """Create ``folder`` and its parents, except in an object store, which has no folders.
 
+    New local folders are synced to the disk, so that no power cut removes them with the files in them.
     For a local folder that cannot be created, a ``StorageError`` is raised, which does not say that finished
     work is kept.
     """
     if isinstance(folder, Path):
         try:
+            created = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
             folder.mkdir(parents=True, exist_ok=True)
+            for path in reversed(created):
+                with suppress(PermissionError):  # a folder that may be written to but not listed
+                    _sync_folder(path.parent)
         except OSError as error:
             raise StorageError(_why_not_created(folder, error)) from error
     elif folder.protocol not in OBJECT_STORES:
