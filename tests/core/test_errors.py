@@ -6,7 +6,7 @@ from pairsmith.core.errors import (
     errors_in_other_words,
     first_line,
     in_other_words,
-    nearby,
+    missing_file_hint,
     redacted,
     redacted_values,
     size_text,
@@ -15,9 +15,9 @@ from pairsmith.core.errors import (
 
 def test_what_is_called_nearly_so_is_named(tmp_path):
     (tmp_path / "sentences.txt").touch()
-    assert nearby(tmp_path / "sentnces.txt") == f"; did you mean {tmp_path / 'sentences.txt'}?"
-    assert nearby(tmp_path / "zzz") == ""
-    assert nearby(tmp_path / "no" / "zzz") == f"; there is no folder {tmp_path / 'no'} either"
+    assert missing_file_hint(tmp_path / "sentnces.txt") == f"; did you mean {tmp_path / 'sentences.txt'}?"
+    assert missing_file_hint(tmp_path / "zzz") == ""
+    assert missing_file_hint(tmp_path / "no" / "zzz") == f"; there is no folder {tmp_path / 'no'} either"
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_a_hub_that_answers_can_be_reached(monkeypatch):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         assert hub.why_unreachable() == ""
-        assert hub.only_cache() == ""
+        assert hub.unreachable_hint() == ""
         with hub.hub_or_cache():
             assert not huggingface_hub.is_offline_mode()
         server.shutdown()
@@ -47,7 +47,7 @@ def test_a_hub_that_answers_can_be_reached(monkeypatch):
 def test_without_an_answer_the_caches_alone_are_looked_into(monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
     assert hub.why_unreachable()
-    assert "cannot be reached" in hub.only_cache()
+    assert "cannot be reached" in hub.unreachable_hint()
     with hub.hub_or_cache():
         assert huggingface_hub.is_offline_mode()
         assert datasets.config.HF_HUB_OFFLINE

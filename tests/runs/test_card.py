@@ -23,7 +23,7 @@ from pairsmith.data.schemas import (
 from pairsmith.runs import Card, FolderWriter, Identity, Run
 from pairsmith.runs import card as card_module
 from pairsmith.runs.attribution import displayed_options
-from pairsmith.runs.card import MEANING, repeat
+from pairsmith.runs.card import MEANING, origin_section
 from pairsmith.steps.evaluate.classification_settings import EvaluateClassificationSettings
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.questions.settings import AskSettings
@@ -273,7 +273,7 @@ def test_the_command_that_repeats_a_step_has_no_private_paths_and_no_defaults(tm
     assert "--until 9" in options
     for absent in ("--device", "--workers", "--top-p"):
         assert absent not in options
-    text = repeat("generate", "0.1.0", options)
+    text = origin_section("generate", "0.1.0", options)
     assert f"```sh\npairsmith generate {options} --out FOLDER\n```" in text
 
 

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError
-from pairsmith.runs.sorting import changes, first_of_each, sorted_rows, sorted_within, stable_order
+from pairsmith.runs.sorting import (
+    differs_from_previous,
+    first_of_each,
+    sorted_rows,
+    sorted_within,
+    stable_order,
+)
 
 COLUMN = st.sampled_from([0, 1, 2, 2**31, 2**32 - 1])
 
@@ -20,7 +26,12 @@ def columns(rows, width):
 def test_an_order_by_hand():
     order = stable_order(columns([[2, 1], [1, 9], [2, 0], [1, 9]], 2))
     assert order.tolist() == [1, 3, 2, 0]
-    assert changes(columns([[1, 9], [1, 9], [2, 0], [2, 1]], 2)).tolist() == [True, False, True, True]
+    assert differs_from_previous(columns([[1, 9], [1, 9], [2, 0], [2, 1]], 2)).tolist() == [
+        True,
+        False,
+        True,
+        True,
+    ]
 
 
 @given(rows=st.lists(st.tuples(COLUMN, COLUMN, COLUMN), max_size=30))

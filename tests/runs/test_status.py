@@ -14,7 +14,7 @@ from pairsmith.data.schemas import MINED_PAIR
 from pairsmith.runs import Card, Growth, ShardSpec, lock
 from pairsmith.runs import log as logs
 from pairsmith.runs.journal import Journal
-from pairsmith.runs.log import log, recent
+from pairsmith.runs.log import log, recent_events
 from pairsmith.runs.manifest import ShardEntry
 from pairsmith.runs.status import status_lines, status_of
 
@@ -79,7 +79,7 @@ def test_a_finished_one(done):
     status = status_of(done)
     assert (status.complete, status.running, status.shards, status.rows) == (True, False, 2, 6)
     assert status_lines(done)[0] == f"{done}: generate, finished · 2 shards, 6 rows"
-    assert [event["event"] for event in recent(done)] == ["start", "shard", "shard", "finish"]
+    assert [event["event"] for event in recent_events(done)] == ["start", "shard", "shard", "finish"]
 
 
 def test_a_recipe(tmp_path, work):
@@ -243,13 +243,13 @@ def test_a_line_with_values_of_other_types_does_not_count(work, out):
 def test_a_log_that_cannot_be_written_ends_nothing(tmp_path):
     (tmp_path / "log.jsonl").mkdir()
     log(tmp_path, "start")
-    assert list(recent(tmp_path)) == []
+    assert list(recent_events(tmp_path)) == []
 
 
 def test_only_the_end_of_a_long_log_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "_TAIL", 100)
     events(tmp_path, *(at(i, "shard", rows=i) for i in range(20)))
-    assert [event["rows"] for event in recent(tmp_path)] == [19]
+    assert [event["rows"] for event in recent_events(tmp_path)] == [19]
 
 
 LETTERS = "AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh"
@@ -272,7 +272,7 @@ LETTERS = "AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh"
 def test_secrets_are_no_part_of_what_is_written(tmp_path, text, shown):
     assert redacted(text) == shown
     log(tmp_path, "note", text=text)
-    assert next(recent(tmp_path))["text"] == shown
+    assert next(recent_events(tmp_path))["text"] == shown
 
 
 def test_secrets_are_in_no_file_and_still_tell_runs_apart(work, out):

@@ -12,12 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.folders import write_folder
 
 from pairsmith.core.errors import InputError, StorageError
 from pairsmith.core.paths import inside
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, from_table, to_table
+from pairsmith.data.sources import open_source
 from pairsmith.runs import hash_file, hash_source, storage, write_json
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.log import log, recent_events
 from pairsmith.runs.storage import make_folder, write_atomic
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -170,6 +173,29 @@ class TestAtomic:
         write_json(tmp_path / "a.json", {"data": (name := os.fsdecode(b"\xff\xc3\xa4.tsv"))})
         assert (tmp_path / "a.json").read_text(encoding="utf-8") == '{\n  "data": "\\udcffä.tsv"\n}\n'
         assert json.loads((tmp_path / "a.json").read_bytes()) == {"data": name}
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+    def test_a_folder_whose_name_is_not_utf_8(self, tmp_path):
+        out = tmp_path / os.fsdecode(b"caf\xe9\n")
+        folder = write_folder(out, {"train": to_table([ScoredPair("1", "a", "b", 0.5)], SCORED_PAIR)})
+        assert folder.table().num_rows == 1
+        with storage.scratch_file(out, "rows") as file:
+            rows = storage.mapped_table(folder.batches("train"), folder.schema(), file)
+            assert rows.to_pylist() == folder.table().to_pylist()
+        assert [row["sentence1"] for _, row in open_source(out).rows()] == ["a"]
+        log(out, "damaged", text=f"{out} has changed")
+        assert next(event for event in recent_events(out) if event["event"] == "damaged")["text"] == (
+            f"{out} has changed"
+        )
+
+    @pytest.mark.skipif(os.name == "nt", reason="Windows syncs no folders")
+    def test_new_folders_are_synced(self, tmp_path, monkeypatch):
+        synced = []
+        monkeypatch.setattr(storage, "_sync_folder", synced.append)
+        write_atomic(tmp_path / "a" / "b" / "c.txt", b"")
+        assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
+        write_atomic(tmp_path / "a" / "b" / "d.txt", b"")
+        assert synced[3:] == [tmp_path / "a" / "b"]
 
     def test_json_is_readable_and_ends_in_a_newline(self, tmp_path):
         write_json(tmp_path / "a.json", {"b": "ä", "a": 1})

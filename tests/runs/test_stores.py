@@ -12,13 +12,13 @@ import pytest
 from pairsmith.cli.recipes import load_recipe
 from pairsmith.cli.running import run_recipe
 from pairsmith.core.errors import FolderError, MissingExtra, SettingsError, StorageError
-from pairsmith.core.paths import fetched, place
+from pairsmith.core.paths import local_copy, place
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.readers import read_texts
 from pairsmith.runs import DatasetFolder, Run, hash_source, journal, lease, lock
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.lease import LEASE, Lease
-from pairsmith.runs.log import recent
+from pairsmith.runs.log import recent_events
 from pairsmith.runs.status import status_lines
 
 s3fs = pytest.importorskip("s3fs")
@@ -86,7 +86,7 @@ class TestFolder:
         assert folder.rejects().num_rows == 2
         assert work.start(store).finished
         assert status_lines(store)[0] == f"{store}: generate, finished · 2 shards, 6 rows"
-        assert [event["event"] for event in recent(store)][-1] == "finish"
+        assert [event["event"] for event in recent_events(store)][-1] == "finish"
 
     def test_it_is_an_input_like_a_folder_on_the_disk(self, store, work, done):
         writer = work.start(store)
@@ -390,11 +390,11 @@ class TestPlaces:
 
     def test_a_folder_is_fetched_once(self, store):
         (store / "a/b.txt").write_text("x")
-        copy = fetched(store)
+        copy = local_copy(store)
         assert (copy / "a/b.txt").read_text() == "x"
-        assert fetched(store) == copy
+        assert local_copy(store) == copy
         (store / "a/b.txt").write_text("longer")
-        assert (fetched(store) / "a/b.txt").read_text() == "longer"
+        assert (local_copy(store) / "a/b.txt").read_text() == "longer"
 
     def test_a_store_without_a_connection(self):
         with pytest.raises(SettingsError, match=r"ftp://127.0.0.1:1/x: .*give a path, or a URL"):

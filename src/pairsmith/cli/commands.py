@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from pairsmith.core.errors import near_names, one_line
+from pairsmith.core.errors import one_line, similar_names
 
 _MOST_NAMED = 3
 """Largest number of unexpected arguments in a message; a pattern such as ``*.txt`` may give thousands."""
@@ -63,7 +63,7 @@ class StepCommand(HelpCommand):
             if hasattr(error, "possibilities"):  # an unknown option
                 unknown = str(getattr(error, "option_name", "")).lstrip("-")
                 error.possibilities = [
-                    f"--{name}" for name in near_names(unknown, [option[2:] for option in self._options()])
+                    f"--{name}" for name in similar_names(unknown, [option[2:] for option in self._options()])
                 ]
             raise
         if surplus and not ctx.resilient_parsing:

@@ -10,7 +10,7 @@ import yaml
 from pairsmith import __version__
 from pairsmith.core.bundled import TINY, recipe_path
 from pairsmith.core.errors import PairsmithError, counted, redacted
-from pairsmith.core.extras import extras
+from pairsmith.core.extras import missing_packages_by_extra
 from pairsmith.core.gguf import SMOLLM2, SMOLLM2_INSTALL
 from pairsmith.core.hub import why_unreachable
 from pairsmith.core.model_files import multiplies_fast, pick_device
@@ -113,14 +113,14 @@ def _cached() -> list[str]:
 
 def _extras() -> Iterator[str]:
     yield "extras (pip install 'pairsmith[NAME]')"
-    for extra, missing in sorted(extras().items()):
+    for extra, missing in sorted(missing_packages_by_extra().items()):
         if extra not in _HIDDEN:
             yield f"  {extra:<12} {'missing ' + ', '.join(missing) if missing else 'installed'}"
 
 
 def _routes(models: list[str]) -> Iterator[str]:
     yield "routes"
-    missing = extras()
+    missing = missing_packages_by_extra()
     for route, (what, model) in _ROUTES.items():
         yield f"  pairsmith {route:<15} {what}"
         lacking = [f"the extra {extra}" for extra in _extras_of(route) if missing.get(extra)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pairsmith.cli.figures import figure_fault, figure_forms
 from pairsmith.core.errors import MissingExtra, errors_in_other_words, known_names_hint
-from pairsmith.core.extras import extras
+from pairsmith.core.extras import missing_packages_by_extra
 from pairsmith.data.tasks import TaskSpec, label_text, load_task
 from pairsmith.steps.generate.checks import remarks
 
@@ -19,7 +19,7 @@ _KEEP_LABELS = ("postprocess", "mix")
 
 def check_extras(names: Sequence[str]) -> None:
     """Raise ``MissingExtra`` unless the extras of pairsmith with these names are installed."""
-    missing_packages = extras()
+    missing_packages = missing_packages_by_extra()
     for extra in names:
         if missing := missing_packages.get(extra):
             raise MissingExtra(", ".join(missing), extra)
@@ -27,7 +27,7 @@ def check_extras(names: Sequence[str]) -> None:
 
 def extra_faults(names: Sequence[str]) -> Iterator[str]:
     """An error message for each of these names that is no extra of pairsmith."""
-    declared = extras()
+    declared = missing_packages_by_extra()
     for extra in names if declared else ():
         if extra not in declared:
             yield f"extras: there is no extra {extra!r}; {known_names_hint(extra, declared)}"

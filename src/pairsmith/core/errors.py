@@ -188,7 +188,7 @@ def one_line(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in " ".join(text.split()))
 
 
-def times(count: int) -> str:
+def times_in_words(count: int) -> str:
     """A number of repetitions in words: ``once``, ``twice``, ``3 times``."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
@@ -244,7 +244,7 @@ def did_you_mean(name: str, options: Iterable[str]) -> str:
     return f"did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def near_names(name: str, options: Iterable[str]) -> list[str]:
+def similar_names(name: str, options: Iterable[str]) -> list[str]:
     """At most three known names that are similar to ``name`` or contain it, the most similar first."""
     names = list(dict.fromkeys(options))
     similar = get_close_matches(name, names)
@@ -254,7 +254,7 @@ def near_names(name: str, options: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*similar, *containing]))[:3]
 
 
-def nearby(path: Path) -> str:
+def missing_file_hint(path: Path) -> str:
     """The end of a message about a missing file: the probable mistake, or the most similar name there.
 
     It is empty if there is neither.

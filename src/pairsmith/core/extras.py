@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 _EXTRA = re.compile(r'extra == "([\w-]+)"')
 
 
-def extras() -> dict[str, list[str]]:
+def missing_packages_by_extra() -> dict[str, list[str]]:
     """For each extra, the packages that it requires and that are not installed in a suitable version.
 
     The result is empty if pairsmith itself is not installed, but run from its source.

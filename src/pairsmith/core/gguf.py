@@ -16,9 +16,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from pairsmith.core.errors import MissingExtra, ModelError, StorageError, first_line, nearby
+from pairsmith.core.errors import MissingExtra, ModelError, StorageError, first_line, missing_file_hint
 from pairsmith.core.hub import hub_or_cache
-from pairsmith.core.model_files import hash_file, quiet_loading, unsaid
+from pairsmith.core.model_files import hash_file, quiet_loading, without_log_messages
 from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, exists, expanded_path, is_url
 
 SMOLLM2 = "embedded:smollm2-135m-instruct"
@@ -157,7 +157,7 @@ def _check_file(file: Path, model: str) -> None:
         with file.open("rb") as stream:
             start = stream.read(len(_MAGIC))
     except FileNotFoundError:
-        raise ModelError(f"model {model}: no such file{nearby(file)}") from None
+        raise ModelError(f"model {model}: no such file{missing_file_hint(file)}") from None
     except OSError as error:
         raise ModelError(f"model {model}: the file cannot be read: {error.strerror}") from error
     if model == SMOLLM2 and (digest := _hash(file, model)) != SMOLLM2_SHA256:
@@ -253,7 +253,7 @@ def _unpacked(file: Path, model: str) -> tuple[Any, Any]:
     try:
         # No setting turns off the progress bar that transformers draws while it unpacks weights.
         no_bars = redirect_stderr(StringIO())
-        with quiet_loading(), no_bars, unsaid("transformers.modeling_utils", "LOAD REPORT"):
+        with quiet_loading(), no_bars, without_log_messages("transformers.modeling_utils", "LOAD REPORT"):
             tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, local_files_only=True)
             network, report = AutoModelForCausalLM.from_pretrained(
                 file.parent,

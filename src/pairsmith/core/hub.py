@@ -36,7 +36,7 @@ def why_unreachable() -> str:
     return _answer[1]
 
 
-def only_cache() -> str:
+def unreachable_hint() -> str:
     """A part of a message: that the Hub cannot be reached, and the reason; empty if it can be reached."""
     why = why_unreachable()
     return f"; the Hub cannot be reached ({why}), so only what was fetched before can be used" if why else ""

@@ -184,7 +184,7 @@ def quiet_loading(*, local: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def unsaid(logger: str, *phrases: str) -> Iterator[None]:
+def without_log_messages(logger: str, *phrases: str) -> Iterator[None]:
     """A context in which messages of ``logger`` that contain one of the phrases are suppressed."""
     log = logging.getLogger(logger)
 

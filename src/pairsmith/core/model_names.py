@@ -15,11 +15,18 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from pairsmith.core.bundled import TINY, is_bundled, model_path
-from pairsmith.core.errors import MissingExtra, ModelError, first_line, known_names_hint, near_names, nearby
+from pairsmith.core.errors import (
+    MissingExtra,
+    ModelError,
+    first_line,
+    known_names_hint,
+    missing_file_hint,
+    similar_names,
+)
 from pairsmith.core.gguf import SMOLLM2, check_gguf, gguf_folder, gguf_revision, is_gguf
-from pairsmith.core.hub import hub_or_cache, only_cache, why_unreachable
+from pairsmith.core.hub import hub_or_cache, unreachable_hint, why_unreachable
 from pairsmith.core.model_files import hash_file, hash_files, refuse_no_model, weight_files
-from pairsmith.core.paths import expanded_path, fetched, is_folder, is_url, place, reaching
+from pairsmith.core.paths import expanded_path, is_folder, is_url, local_copy, place, reaching
 
 PoolingName = Literal["default", "mean", "cls"]
 DtypeName = Literal["auto", "float32", "bfloat16", "float16"]
@@ -57,7 +64,7 @@ def resolve_model(model: str) -> str:
         if not isinstance(path, Path):
             if not is_folder(path):
                 raise ModelError(f"model {path}: no such folder; check the name")
-            return str(fetched(path))
+            return str(local_copy(path))
         if path.is_dir():
             return str(path)
         if path.is_file():
@@ -65,7 +72,7 @@ def resolve_model(model: str) -> str:
                 f"model {model}: this is a file; give the folder that holds config.json, or a .gguf file"
             )
         if not is_hub_id(model):
-            raise ModelError(f"model {model}: no such folder{_similar(model) or nearby(path)}")
+            raise ModelError(f"model {model}: no such folder{_similar(model) or missing_file_hint(path)}")
     return model
 
 
@@ -126,7 +133,7 @@ def glove_path(model: str) -> Path:
     path = expanded_path(model.removeprefix(GLOVE))
     with reaching(path, ModelError):
         if not path.is_file():
-            raise ModelError(f"model {model}: no such file{nearby(path)}")
+            raise ModelError(f"model {model}: no such file{missing_file_hint(path)}")
     return path
 
 
@@ -209,14 +216,14 @@ def not_on_hub(model: str, error: Exception | None) -> str:
     """
     from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 
-    # The texts of these two errors explain the library's settings. ``only_cache`` gives the reason instead.
+    # The texts of these two errors explain the library's settings; ``unreachable_hint`` gives the reason.
     is_offline = isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled) and why_unreachable()
     cause = f" ({first_line(error)})" if error and not is_offline else ""
     built_in = "" if "/" in model else " and no bundled or embedded model of this name"
     return (
         f"model {model}: there is no such folder here{built_in}, and it could not be fetched from the "
-        f"Hugging Face Hub{cause}{only_cache()}{_similar(model) or ';'} `pairsmith doctor` lists the models "
-        "that are here"
+        f"Hugging Face Hub{cause}{unreachable_hint()}{_similar(model) or ';'} `pairsmith doctor` lists the "
+        "models that are here"
     )
 
 
@@ -231,5 +238,5 @@ def _similar(model: str) -> str:
     names = {
         name.casefold(): name for name in others if name != model
     }  # ``model`` may be CLOZE, in a step that has no such generator
-    nearest = near_names(model.casefold(), names)
+    nearest = similar_names(model.casefold(), names)
     return f"; did you mean {names[nearest[0]]}?" if nearest else ""

@@ -239,7 +239,7 @@ def remove_files(files: Sequence[Place]) -> None:
             remote[0].fs.rm([file.path for file in remote])
 
 
-def several(work: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
+def map_in_threads(work: Callable[[S], T], items: Sequence[S]) -> Iterator[T]:
     """Apply ``work`` to all items in several threads and yield the results in order; meant for slow reads."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for batch in in_batches(items, _AT_ONCE):
@@ -259,7 +259,7 @@ def _same(first: object, second: str) -> bool:
     return str(first).strip("/") == second.strip("/")
 
 
-def fetched(folder: "UPath") -> Path:
+def local_copy(folder: "UPath") -> Path:
     """The folder of a local copy of the files below ``folder``, which is removed when the process ends.
 
     The copy is made once, and made again if the size or date of a file has changed.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from pairsmith.core.errors import UserError, nearby
+from pairsmith.core.errors import UserError, missing_file_hint
 from pairsmith.core.validation import KeyPath, ValidationFault, dotted, shown_value
 
 MAX_BYTES = 1_000_000
@@ -114,7 +114,7 @@ def _text(path: Path, error: type[UserError]) -> str:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise error(f"there is no file {path}{nearby(path)}") from None
+        raise error(f"there is no file {path}{missing_file_hint(path)}") from None
     except OSError as fault:
         raise error(f"{path} cannot be read: {fault.strerror}") from None
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):

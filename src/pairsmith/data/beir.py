@@ -21,7 +21,7 @@ from pairsmith.data.sources import (
     Columns,
     Source,
     is_hub_data,
-    missing,
+    missing_source,
     open_source,
     open_table,
     plain_or_gzip,
@@ -146,7 +146,7 @@ def _in_folder(data: str, split: str | None, say: Say) -> tuple[Source, Source, 
             raise (
                 InputError(f"{folder} is a file; {_EXPECTED}")
                 if size_of(folder) is not None
-                else missing(folder)
+                else missing_source(folder)
             )
         splits = {
             display_name(file).removesuffix(".gz").removesuffix(".tsv"): file

@@ -14,7 +14,13 @@ from pairsmith.data.labelled_rows import row_value
 from pairsmith.data.readers import filled_text, id_column, own_id, parse_score, text_id
 from pairsmith.data.schemas import LABELLED_PAIR, LABELLED_TEXT, NEGATIVES, SCORED_PAIR, text_schema
 from pairsmith.data.sources import Source, open_source
-from pairsmith.data.squad import QUESTION, official, one_a_row, open_questions, read_questions
+from pairsmith.data.squad import (
+    QUESTION,
+    official_squad,
+    one_question_per_row,
+    open_questions,
+    read_questions,
+)
 
 Row = Mapping[str, Any]
 INPUT_AND_OUTPUT = text_schema("id", "input", "output")
@@ -34,17 +40,17 @@ class RowKind:
 
 def row_kind(source: str) -> RowKind:
     """The kind of a source's rows."""
-    return QUESTIONS if official(place(source)) else kind_with(_columns(source), source)
+    return QUESTIONS if official_squad(place(source)) else kind_with(_columns(source), source)
 
 
 def has_kind(source: str) -> bool:
     """Whether a source's rows are of one of the kinds."""
-    return official(place(source)) is not None or _with_columns(_columns(source)) is not None
+    return official_squad(place(source)) is not None or _with_columns(_columns(source)) is not None
 
 
 def _columns(source: str) -> Collection[str]:
     """The names of the first row's columns."""
-    for _, row in one_a_row(open_source(source).rows()):
+    for _, row in one_question_per_row(open_source(source).rows()):
         return row.keys()
     raise InputError(f"{source} has no rows")
 

@@ -17,7 +17,7 @@ from pairsmith.data.squad import (
     Question,
     answer_pairs,
     locate_answer,
-    official,
+    official_squad,
     open_questions,
     question_column,
     questions_with_rows,
@@ -157,7 +157,7 @@ def read_generated_questions(
         keep: as for ``read_documents``.
         with_answers: whether the rows need a column answers; a row may still have no answer.
     """
-    if file := official(place(source)):
+    if file := official_squad(place(source)):
         return (
             _of_people(question, kept_values(row, keep or {}, where))
             for question, where, row in questions_with_rows(file)
@@ -169,7 +169,7 @@ def read_generated_questions(
 
 def say_left_out(sources: Iterable[str], say: Callable[[str], None]) -> None:
     """Say how many questions ``read_generated_questions`` leaves out, if it leaves out any."""
-    files = filter(None, (official(place(source)) for source in sources))
+    files = filter(None, (official_squad(place(source)) for source in sources))
     questions = [question for file in files for question in read_questions(file, unanswered=True)]
     if left_out := sum(not question.answers for question in questions):
         say(

@@ -11,7 +11,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from pairsmith.core.errors import InputError, joined_names, known_names_hint, near_names
+from pairsmith.core.errors import InputError, joined_names, known_names_hint, similar_names
 from pairsmith.core.paths import Place
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import Columns, Source, open_source
@@ -211,7 +211,7 @@ def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = 
     column = find_column(row, wanted)
     if column is not None:
         return column
-    if len(wanted) == 1 and remedy == RENAME and (near := near_names(wanted[0], row)):
+    if len(wanted) == 1 and remedy == RENAME and (near := similar_names(wanted[0], row)):
         raise InputError(
             f"{source} has no column {wanted[0]!r}, which is needed; if {near[0]!r} holds it, rename that to "
             f"{wanted[0]!r}; it has: {joined_names(row)}"

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from pairsmith.core.bundled import is_bundled
-from pairsmith.core.errors import InputError, first_line, nearby, redacted
-from pairsmith.core.hub import hub_or_cache, only_cache
+from pairsmith.core.errors import InputError, first_line, missing_file_hint, redacted
+from pairsmith.core.hub import hub_or_cache, unreachable_hint
 from pairsmith.core.model_names import EMBEDDED, is_hub_id
 from pairsmith.core.paths import (
     Place,
@@ -39,7 +39,7 @@ from pairsmith.core.paths import (
 )
 from pairsmith.data.lines import NotTextError, read_lines
 from pairsmith.data.signatures import OTHER_SUFFIXES, SAVE_AS, refuse_other_format
-from pairsmith.data.splits import chunk_first, folder_files, split_files, split_of
+from pairsmith.data.splits import advice_to_chunk, folder_files, split_files, split_of
 from pairsmith.data.tables import refuse_repeated_names, table_rows
 
 Columns = Mapping[str, Any]
@@ -80,7 +80,7 @@ def open_source(source: str | Place | Source) -> Source:
             return Source(name, lambda: read(path))
     if isinstance(source, str) and is_hub_data(source):
         return Source(source, lambda: _hub_rows(source))
-    raise missing(path)
+    raise missing_source(path)
 
 
 def open_table(path: Place) -> Source:
@@ -88,7 +88,7 @@ def open_table(path: Place) -> Source:
     with reaching(path, InputError):
         _refuse_pipe(path, path)
         if size_of(path) is None:
-            raise missing(path)
+            raise missing_source(path)
     return Source(redacted(str(path)), lambda: table_rows(path, tabs=True))
 
 
@@ -111,7 +111,7 @@ def hub_name(source: str) -> str:
     return "/".join(source.partition(":")[0].split("/")[:2])
 
 
-def missing(path: Place) -> InputError:
+def missing_source(path: Place) -> InputError:
     """The error for a path that does not exist, with the most similar name in its folder."""
     if not isinstance(path, Path):
         if str(path).startswith(("http://", "https://")):
@@ -122,8 +122,8 @@ def missing(path: Place) -> InputError:
         return InputError(f"{path} does not exist; check the name")
     if is_bundled(path.name) or path.name.startswith(EMBEDDED):
         return InputError(f"{path} is the name of a model; give data, a file or a dataset folder, here")
-    instead = chunk_first(path.parent, "a dataset folder") if "*" in path.name else ""
-    return InputError(f"{path} does not exist{nearby(path) or '; check the path'}{instead}")
+    instead = advice_to_chunk(path.parent, "a dataset folder") if "*" in path.name else ""
+    return InputError(f"{path} does not exist{missing_file_hint(path) or '; check the path'}{instead}")
 
 
 def check_exists(source: str) -> None:
@@ -140,7 +140,7 @@ def check_exists(source: str) -> None:
     except OSError:  # the name is too long for a path; the error is reported when it is opened
         return
     if not exists:
-        raise missing(place(source))
+        raise missing_source(place(source))
 
 
 def _refuse_pipe(source: str | Place, path: Place) -> None:
@@ -160,9 +160,13 @@ def plain_or_gzip(folder: Place, name: str) -> Place | None:
 
 def open_parquet(path: Place) -> Any:
     """Open ``path`` as a ``ParquetFile``. Exceptions of pyarrow and of the store are not converted."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(path if isinstance(path, Path) else path.open("rb"))
+    try:
+        return pq.ParquetFile(path if isinstance(path, Path) else path.open("rb"))
+    except UnicodeEncodeError:  # a path that is not UTF-8 has to be given as bytes
+        return pq.ParquetFile(pa.OSFile(os.fsencode(path)))
 
 
 def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:
@@ -271,7 +275,7 @@ def _hub_rows(source: str) -> Iterator[tuple[str, Columns]]:
     except Exception as error:  # the Hub client raises many kinds, all of which mean "not available"
         raise InputError(
             f"{source}: no such file, and no such Hub data set could be loaded ({first_line(error)})"
-            f"{only_cache()}; check the name, the split after ':', and the connection"
+            f"{unreachable_hint()}; check the name, the split after ':', and the connection"
             if not number
             else f"{source}: the Hub sent no more rows after row {number} ({first_line(error)}); check the "
             "connection, and run the same command again"

@@ -190,12 +190,12 @@ def folder_files(path: Place) -> list[Place]:
         example = f", such as {path / tables[0]}," if tables else ""
         raise InputError(
             f"{path} is a folder without data/*.parquet; give a file{example} or a dataset folder"
-            f"{chunk_first(path)}"
+            f"{advice_to_chunk(path)}"
         )
     return files
 
 
-def chunk_first(path: Place, into: str = "one") -> str:
+def advice_to_chunk(path: Place, into: str = "one") -> str:
     """Advice, for a message, to cut the documents in a folder or its subfolders into chunks; else empty.
 
     ``into`` is how the message refers to the dataset folder that ``chunk`` writes.

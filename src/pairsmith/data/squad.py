@@ -157,14 +157,14 @@ def read_question_rows(source: str) -> Iterator[QuestionRow]:
 def open_questions(source: str | Place | Source) -> Source:
     """As ``open_source``; files with several questions in a row are also opened with one row per question."""
     if not isinstance(source, Source):
-        source = official(place(source)) or open_source(source)
+        source = official_squad(place(source)) or open_source(source)
     opened = source
-    return Source(opened.name, lambda: one_a_row(opened.rows()))
+    return Source(opened.name, lambda: one_question_per_row(opened.rows()))
 
 
 def open_passages(source: str) -> Source:
     """As ``open_source``; of an official SQuAD file each row is a passage, with ``title`` and ``context``."""
-    questions = official(place(source))
+    questions = official_squad(place(source))
     return Source(questions.name, lambda: _passages(questions)) if questions else open_source(source)
 
 
@@ -178,7 +178,7 @@ def _passages(questions: Source) -> Iterator[tuple[str, Columns]]:
             yield where.rpartition(".qas")[0], passage
 
 
-def official(path: Place) -> Source | None:
+def official_squad(path: Place) -> Source | None:
     """The official SQuAD file at ``path`` as a source of rows; None if the file has another format."""
     with reaching(path, InputError):
         is_file = data_suffix(path) == ".json" and not is_folder(path) and size_of(path) is not None
@@ -323,7 +323,7 @@ def _list(parent: object, key: str, where: str) -> list[Any]:
 # Rows of several questions
 
 
-def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Columns]]:
+def one_question_per_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Columns]]:
     """Convert MRQA's rows, and those of ``search --json``, to rows of one question; others are unchanged.
 
     Each detected span of MRQA becomes an answer. The answers that MRQA's own script scores predictions

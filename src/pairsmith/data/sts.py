@@ -24,7 +24,7 @@ from pairsmith.data.files.folders import printable_name
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import parse_score, read_pairs
 from pairsmith.data.schemas import GradedPair
-from pairsmith.data.sources import TABLES, missing, plain_or_gzip
+from pairsmith.data.sources import TABLES, missing_source, plain_or_gzip
 
 STS_SUITES = ("stsb", "sts12", "sts13", "sts14", "sts15", "sts16", "sick")
 
@@ -70,7 +70,7 @@ def read_sts(data: str | Place, names: Sequence[str] | None = None) -> list[StsS
     with reaching(data, InputError):
         folder = is_folder(data)
         if not folder and size_of(data) is None:
-            raise missing(data)
+            raise missing_source(data)
     suites = _suites_below(data) if folder else _single(data)
     if not suites:
         raise InputError(

@@ -12,7 +12,7 @@ from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, data_suffix, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import at_least_one, pick_columns, refuse_half_characters, type_in_words
-from pairsmith.data.sources import is_hub_data, load_hub_data, missing, open_parquet, open_source
+from pairsmith.data.sources import is_hub_data, load_hub_data, missing_source, open_parquet, open_source
 from pairsmith.data.splits import folder_files, split_files, split_of
 
 BIO_TAG = re.compile(r"O|[BI]-.+")
@@ -59,7 +59,7 @@ def read_tagged(source: str | Place) -> list[TaggedSentence]:
     if hub or folder or data_suffix(path) in _ROWS:
         lines = _rows(source, hub)
     elif not is_file:
-        raise missing(path)
+        raise missing_source(path)
     else:
         lines = _beside(path) if has_tags_beside(path) else _columns(path)
     tagged = list(at_least_one(lines, f"{path} holds no tagged sentences"))

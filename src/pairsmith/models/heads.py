@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pairsmith.core.arguments import check_not_empty, checked_texts
 from pairsmith.core.errors import ModelError
-from pairsmith.core.model_files import META, pick_device, pick_dtype, unsaid
+from pairsmith.core.model_files import META, pick_device, pick_dtype, without_log_messages
 from pairsmith.core.model_names import DtypeName, resolve_model
 from pairsmith.models.encode import beginning, refuse_unknown_tokens
 from pairsmith.models.loading import mark_pairs, opened, pad_on_the_right, refuse_missing, seeded
@@ -155,7 +155,7 @@ def load_with_head(
     dtype = pick_dtype(dtype, chosen)
     with (
         opened(model, f"cannot be loaded for {task} ({{}})") as (where, local),
-        unsaid("transformers.modeling_utils", *_EXPECTED),
+        without_log_messages("transformers.modeling_utils", *_EXPECTED),
         seeded(seed),
     ):
         config = AutoConfig.from_pretrained(where, local_files_only=local)

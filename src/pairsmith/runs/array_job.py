@@ -12,7 +12,7 @@ from typing import Any
 
 from pairsmith.core.errors import BusyError, FolderError, SettingsError, StorageError
 from pairsmith.core.fields import WorkerSettings
-from pairsmith.core.paths import MANIFEST, Place, reaching, several, size_of
+from pairsmith.core.paths import MANIFEST, Place, map_in_threads, reaching, size_of
 from pairsmith.runs import lock
 from pairsmith.runs.claim import Run
 from pairsmith.runs.manifest import Manifest, read_manifest
@@ -46,7 +46,7 @@ def run_rank(work: Callable[[Any, Run], object], settings: WorkerSettings, rank:
     if share is None:
         return
     folders = [run.out / Rank(number, rank.size).name for number in range(rank.size)]
-    shares = list(several(finished_share, folders))
+    shares = list(map_in_threads(finished_share, folders))
     missing = [number for number, other in enumerate(shares) if other != share]
     job_manifest = manifest_of(run.out)
     # A rank of a finished job makes a share only if some of its shards were damaged. The other ranks make

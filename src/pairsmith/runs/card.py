@@ -112,9 +112,9 @@ def render_card(card: Card, folder: DatasetFolder, schema: pa.Schema, options: s
         _rejects(folder),
         _instructions(card),
         _origin(folder, options),
-        limits(card.provenance, card.sources.credits),
-        cite(card.about().citations),
-        licences(card.licence, card.sources.credits),
+        limits_section(card.provenance, card.sources.credits),
+        citation_section(card.about().citations),
+        licence_section(card.licence, card.sources.credits),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -161,12 +161,12 @@ def task_category(schema: pa.Schema) -> str:
     return "text-classification" if "label" in names else ""
 
 
-def cite(lines: Sequence[str]) -> str:
+def citation_section(lines: Sequence[str]) -> str:
     """The section that says what to cite."""
     return "## Please cite\n\n" + "\n".join(f"- {_line(line)}" for line in lines) if lines else ""
 
 
-def limits(text: str, made_with: Sequence[Attribution]) -> str:
+def limits_section(text: str, made_with: Sequence[Attribution]) -> str:
     """The section on limits: ``text``, and what is known about the language of the data sets used."""
     parts = [text, "Expect errors, and the biases of the models and data that it was made with."]
     if languages := joint_languages(made_with):
@@ -176,7 +176,7 @@ def limits(text: str, made_with: Sequence[Attribution]) -> str:
     return "## Limits\n\n" + " ".join(parts)
 
 
-def repeat(step: str, version: str, options: str) -> str:
+def origin_section(step: str, version: str, options: str) -> str:
     """The section on how a folder was made; without ``options``, it was not made by a command of its own."""
     text = (
         f"## How it was made\n\nIt was made by the step `{step}` of pairsmith {version}, an open-source "
@@ -197,7 +197,7 @@ def fenced(language: str, text: str) -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def licences(text: str, made_with: Sequence[Attribution]) -> str:
+def licence_section(text: str, made_with: Sequence[Attribution]) -> str:
     """The section on licences: ``text``, then a table with the licence of each source, as far as known."""
     parts = [text.strip()] if text.strip() else []
     if made_with:
@@ -303,7 +303,8 @@ def _origin(folder: DatasetFolder, options: str) -> str:
             value = value.get("name", value)  # a task, whose instructions have a section of their own
         if value not in (None, [], ""):
             rows.append((name, value))
-    return f"{repeat(manifest.step, manifest.pairsmith, options)}\n\n{_table(('setting', 'value'), rows)}"
+    section = origin_section(manifest.step, manifest.pairsmith, options)
+    return f"{section}\n\n{_table(('setting', 'value'), rows)}"
 
 
 def _table(header: Sequence[str], rows: Any) -> str:

@@ -111,7 +111,7 @@ def describe(manifest: Manifest, schema: pa.Schema, *, repo: str = "", endpoint:
 
 def as_json(described: JSONLD) -> bytes:
     """A description, or another JSON object, as the bytes of a JSON file."""
-    return (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    return (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
 def _licences(manifest: Manifest) -> str | list[str]:

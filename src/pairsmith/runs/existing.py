@@ -24,10 +24,10 @@ from pairsmith.core.paths import (
     files_below,
     inside,
     is_folder,
+    map_in_threads,
     name_in,
     reaching,
     remove_files,
-    several,
     size_of,
 )
 from pairsmith.runs import lock
@@ -93,13 +93,13 @@ def intact_work(
         text = f"{run.out / JOURNAL}: {lines} incomplete; the work recorded there is done again"
         run.tell("damaged", text)
     listed = entries_of(earlier, journal)
-    entries = unchanged(run, listed.values())
+    entries = unchanged_shards(run, listed.values())
     same = earlier.fingerprint == manifest.fingerprint and len(entries) == len(listed)
     done = earlier.complete and same and size_of(run.out / "README.md") is not None
     return journal, entries, earlier if done else None
 
 
-def unchanged(run: Run, entries: Iterable[ShardEntry]) -> dict[int, ShardEntry]:
+def unchanged_shards(run: Run, entries: Iterable[ShardEntry]) -> dict[int, ShardEntry]:
     """By number, the shards of ``entries`` whose files are unchanged, according to their hashes.
 
     For each other shard, a message says which file has changed.
@@ -114,7 +114,7 @@ def unchanged(run: Run, entries: Iterable[ShardEntry]) -> dict[int, ShardEntry]:
         return None
 
     sound, finished = {}, list(entries)
-    for entry, path in zip(finished, several(damaged, finished), strict=True):
+    for entry, path in zip(finished, map_in_threads(damaged, finished), strict=True):
         if path is None:
             sound[entry.shard] = entry
         else:
@@ -148,7 +148,7 @@ def share_in_job_folder(run: Run, rank: Rank, base: str) -> tuple[dict[int, Shar
         if manifest.base == base:
             entries = entries_of(manifest, Journal.read(folder)).values()
             listed = [entry for entry in entries if rank.has(entry.shard)]
-            intact = unchanged(replace(run, out=folder), listed)
+            intact = unchanged_shards(replace(run, out=folder), listed)
             return intact, manifest if len(intact) == len(listed) else None
     return {}, None
 
@@ -221,9 +221,9 @@ def locked_shares(
 
     try:
         # All at once, as it can take half a minute to see whether the lease of a folder is stale.
-        list(several(lock_folder, folders))
+        list(map_in_threads(lock_folder, folders))
         if anew:
-            list(several(remove_rank_folder, folders))
+            list(map_in_threads(remove_rank_folder, folders))
         shares = []
         for folder in [] if anew else folders:
             rank_manifest = read_or_restore_manifest(replace(run, out=folder))
@@ -285,7 +285,7 @@ def remove_rank_folders(run: Run, finished_manifest: Manifest) -> None:
         finally:
             lock.release(folder)
 
-    list(several(remove, run.rank_folders()))
+    list(map_in_threads(remove, run.rank_folders()))
 
 
 def _has_shards_to_add(folder: Place, finished_manifest: Manifest) -> bool:

@@ -12,13 +12,13 @@ import pyarrow as pa
 from pairsmith.core.arguments import checked_whole_number
 from pairsmith.core.errors import FolderError, counted, known_names_hint
 from pairsmith.core.model_files import hash_file
-from pairsmith.core.paths import MANIFEST, Place, is_folder, place, reaching, several, size_of
+from pairsmith.core.paths import MANIFEST, Place, is_folder, map_in_threads, place, reaching, size_of
 from pairsmith.core.progress import Say
 from pairsmith.data.schemas import REJECT
-from pairsmith.data.sources import missing
+from pairsmith.data.sources import missing_source
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.runs.manifest import REJECTS, FileEntry, Manifest, read_manifest
-from pairsmith.runs.parquet import check_columns, checked, in_words, open_shard
+from pairsmith.runs.parquet import check_columns, checked_table, in_words, open_shard
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class DatasetFolder:
                         f"{path} is a file; a dataset folder is expected; make one of its rows: "
                         f"pairsmith mix --data {shlex.quote(str(path))} --out FOLDER"
                     )
-                raise FolderError(str(missing(path)))
+                raise FolderError(str(missing_source(path)))
         manifest = read_manifest(path)
         if not manifest.complete:
             raise FolderError(
@@ -105,7 +105,7 @@ class DatasetFolder:
         for file in self._files(split):
             with self._open(file, columns) as opened:
                 for batch in opened.iter_batches(batch_size=5_000, columns=columns):
-                    yield checked(pa.Table.from_batches([batch]))
+                    yield checked_table(pa.Table.from_batches([batch]))
 
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
@@ -135,11 +135,11 @@ class DatasetFolder:
         return [file for file in self.manifest.shard_files if file.split == split]
 
     def _read(self, split: str, columns: Sequence[str] | None = None) -> pa.Table:
-        return pa.concat_tables(several(lambda file: self._table(file, columns), self._files(split)))
+        return pa.concat_tables(map_in_threads(lambda file: self._table(file, columns), self._files(split)))
 
     def _table(self, file: FileEntry, columns: Sequence[str] | None = None) -> pa.Table:
         with self._open(file, columns) as opened:
-            return checked(opened.read(columns))
+            return checked_table(opened.read(columns))
 
     @contextmanager
     def _open(self, file: FileEntry, columns: Sequence[str] | None) -> Iterator[Any]:

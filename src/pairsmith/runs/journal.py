@@ -30,9 +30,9 @@ from pairsmith.core.paths import (
     MANIFEST_COPY,
     Place,
     inside,
+    map_in_threads,
     reaching,
     remove_files,
-    several,
     size_of,
 )
 from pairsmith.runs.manifest import Manifest, ShardEntry
@@ -60,7 +60,7 @@ class Journal:
         journal = cls(out)
         with reaching(out / JOURNAL, StorageError), _without_collections():
             files = _parts(out / JOURNAL)
-            for data in several(lambda part: part.read_bytes(), files):
+            for data in map_in_threads(lambda part: part.read_bytes(), files):
                 for line in data.splitlines():
                     try:
                         entry = ShardEntry.model_validate_json(line)

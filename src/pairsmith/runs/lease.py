@@ -139,7 +139,7 @@ class Lease:
             scratch.replace(self._file)
 
 
-def live(folder: Place) -> bool:
+def has_live_writer(folder: Place) -> bool:
     """Whether a process is probably writing to ``folder``, for status reports.
 
     The time in the lease is compared with this machine's clock, so clocks that differ by more than

@@ -15,7 +15,7 @@ from upath import UPath
 from pairsmith.core.errors import BusyError, FolderError, StorageError
 from pairsmith.core.paths import Place
 from pairsmith.core.progress import Say
-from pairsmith.runs.lease import Lease, live
+from pairsmith.runs.lease import Lease, has_live_writer
 from pairsmith.runs.log import flush
 
 try:
@@ -161,7 +161,7 @@ def is_held(folder: Place) -> bool:
     For a folder in a store or on a network file system, the processes of all machines count.
     """
     if isinstance(folder, UPath):
-        return live(folder)
+        return has_live_writer(folder)
     if fcntl is None or not folder.is_dir():
         return False
     handle = os.open(folder, os.O_RDONLY)
@@ -170,9 +170,9 @@ def is_held(folder: Place) -> bool:
     except BlockingIOError:
         return True
     except OSError:  # a file system without locks
-        return live(folder)
+        return has_live_writer(folder)
     else:
-        return on_network(folder) and live(folder)
+        return on_network(folder) and has_live_writer(folder)
     finally:
         os.close(handle)
 

@@ -21,7 +21,7 @@ from pairsmith.core.paths import Place
 LOG = "log.jsonl"
 PARTS = "log"
 _TAIL = 1 << 20
-"""Number of bytes at the end of the log that ``recent`` reads."""
+"""Number of bytes at the end of the log that ``recent_events`` reads."""
 _PART_BYTES = 1 << 20
 """Size of a part in a store, in bytes, after which a new part is begun."""
 _FLUSH_SECONDS = 10.0
@@ -35,7 +35,8 @@ def log(folder: Place, event: str, **facts: Any) -> None:
     if isinstance(folder, UPath):
         _parts.setdefault(str(folder), _Part(folder)).add(line, at_once=event != "shard")
         return
-    with suppress(OSError), (folder / LOG).open("a", encoding="utf-8") as file:
+    # File names may have bytes that are not UTF-8; they are escaped as JSON does it.
+    with suppress(OSError), (folder / LOG).open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(line)
 
 
@@ -46,7 +47,7 @@ def flush(folder: Place) -> None:
         part.put()
 
 
-def recent(folder: Place) -> Iterator[dict[str, Any]]:
+def recent_events(folder: Place) -> Iterator[dict[str, Any]]:
     """The events in the last megabyte of the log, oldest first; incomplete lines are left out."""
     try:
         data = _tail(folder)
@@ -91,7 +92,7 @@ class _Part:
         """Write the current part to the store."""
         self._put_at = time.monotonic()
         with suppress(Exception):  # see the module's docstring
-            self._file.fs.pipe_file(self._file.path, self._text.encode())
+            self._file.fs.pipe_file(self._file.path, self._text.encode("utf-8", "backslashreplace"))
 
     def _begin(self) -> None:
         self._file = self._folder / PARTS / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.jsonl"

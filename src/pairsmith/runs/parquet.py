@@ -17,10 +17,10 @@ def read_parquet(path: Place, columns: Collection[str] | None = None) -> pa.Tabl
     """The rows of one Parquet file; only the columns ``columns`` if these are given."""
     with open_shard(path) as file:
         check_columns(columns, file, path)
-        return checked(file.read(columns))
+        return checked_table(file.read(columns))
 
 
-def checked(table: pa.Table) -> pa.Table:
+def checked_table(table: pa.Table) -> pa.Table:
     """``table``; raises an ``ArrowException`` if a value is damaged, such as a text that is not UTF-8."""
     table.validate(full=True)
     return table

@@ -50,7 +50,7 @@ def stable_order(columns: Sequence[Column]) -> NDArray[np.int64]:
     return places.view(np.int64) if order is None else order
 
 
-def changes(columns: Sequence[Column]) -> NDArray[np.bool_]:
+def differs_from_previous(columns: Sequence[Column]) -> NDArray[np.bool_]:
     """Which rows differ in any column from the row before, ``(n,)`` bool; True for the first row."""
     changed = np.ones(len(columns[0]), bool)
     if len(changed):
@@ -227,7 +227,7 @@ def _share_first(columns: Sequence[Column], numbers: Column, firsts: Column) -> 
     ``numbers`` has the number of each row. Returns the indices of the rows that equal no earlier row.
     """
     order = stable_order(columns)
-    new = changes([column[order] for column in columns])
+    new = differs_from_previous([column[order] for column in columns])
     heads = order[new]
     group = (np.cumsum(new) - 1)[~new]
     firsts[numbers[order[~new]]] = numbers[heads[group]]

@@ -21,9 +21,9 @@ from pairsmith.core.paths import (
     Place,
     inside,
     is_folder,
+    map_in_threads,
     name_in,
     reaching,
-    several,
     size_of,
 )
 from pairsmith.core.progress import clock
@@ -34,7 +34,7 @@ from pairsmith.runs.array_job import finished_share, manifest_of
 from pairsmith.runs.existing import entries_of
 from pairsmith.runs.folder import DatasetFolder
 from pairsmith.runs.journal import Journal, read_run
-from pairsmith.runs.log import recent
+from pairsmith.runs.log import recent_events
 from pairsmith.runs.manifest import REJECTS, SHARD_FILE, Manifest, ShardTotals, read_manifest
 from pairsmith.runs.ranks import few_numbers, rank_folders, rank_in
 
@@ -356,7 +356,7 @@ def _of_dataset(folder: Place, manifest: Manifest) -> Status:
 def _check_sizes(folder: Place, manifest: Manifest) -> None:
     """Raise a ``FolderError`` if a file that the manifest lists is missing, or has another size."""
     files = manifest.shard_files
-    sizes = several(lambda file: size_of(folder / file.path), files)
+    sizes = map_in_threads(lambda file: size_of(folder / file.path), files)
     faults = [
         f"{folder / file.path} is {'missing' if size is None else 'damaged (it has another size)'}"
         for file, size in zip(files, sizes, strict=True)
@@ -380,7 +380,7 @@ def _pace(folder: Place) -> tuple[float | None, float | None]:
     begun: datetime | None = None
     shards = rows = 0
     last = begun
-    for event in recent(folder):
+    for event in recent_events(folder):
         when = datetime.fromisoformat(event["time"]).astimezone(UTC)
         if event.get("event") == "start":
             begun, last, shards, rows = when, when, 0, 0

@@ -14,6 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,15 +28,15 @@ from pairsmith.core.paths import (
     Place,
     files_below,
     is_folder,
+    map_in_threads,
     name_in,
     place,
     reaching,
     reason,
-    several,
     size_of,
 )
 from pairsmith.data.files.folders import written_by_pairsmith
-from pairsmith.data.sources import is_hub_data, missing, open_source
+from pairsmith.data.sources import is_hub_data, missing_source, open_source
 from pairsmith.data.splits import folder_files, split_files, split_of
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
@@ -82,7 +83,7 @@ def _hash_source(source: str | Place) -> str:
         if size_of(path) is not None:
             return hash_file(path)
     if not (isinstance(source, str) and is_hub_data(source)):
-        raise missing(path)
+        raise missing_source(path)
     digest = hashlib.sha256()
     for _, row in open_source(source).rows():
         digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
@@ -99,7 +100,7 @@ def _hash_folder(path: Place) -> str:
 
 
 def _hash_files(files: Mapping[str, Place]) -> str:
-    hashes = zip(files, several(hash_file, list(files.values())), strict=True)
+    hashes = zip(files, map_in_threads(hash_file, list(files.values())), strict=True)
     lines = "".join(f"{name}\t{digest}\n" for name, digest in hashes)
     # File names may contain bytes that are not UTF-8.
     return hash_bytes(lines.encode("utf-8", "surrogatepass"))
@@ -214,7 +215,7 @@ def mapped_table(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> p
     Its rows are read from the disk when they are needed. While ``file`` is written, memory holds about
     ``_TOGETHER`` bytes of tables.
     """
-    with storage_errors(file), pa.ipc.new_file(str(file), schema) as out:
+    with new_table_file(file, schema) as out:
         part: list[pa.Table] = []
         size = 0
         for table in tables:
@@ -225,7 +226,24 @@ def mapped_table(tables: Iterable[pa.Table], schema: pa.Schema, file: Path) -> p
                 part, size = [], 0
         if part:
             out.write_table(pa.concat_tables(part).combine_chunks())
-    return pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+    return open_table_file(file)
+
+
+@contextmanager
+def new_table_file(file: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]:
+    """A context with a writer of tables to ``file``, in a format that ``open_table_file`` reads."""
+    # As bytes, the path may be one that is not UTF-8.
+    with (
+        storage_errors(file),
+        pa.OSFile(os.fsencode(file), "wb") as stream,
+        pa.ipc.new_file(stream, schema) as writer,
+    ):
+        yield writer
+
+
+def open_table_file(file: Path) -> pa.Table:
+    """The memory-mapped table in a file that ``new_table_file`` wrote."""
+    return pa.ipc.open_file(pa.memory_map(os.fsencode(file))).read_all()
 
 
 def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
@@ -247,12 +265,17 @@ def upload(folder: Path, to: Place, last: str = "") -> dict[str, str]:
 def make_folder(folder: Place) -> None:
     """Create ``folder`` and its parents, except in an object store, which has no folders.
 
+    New local folders are synced to the disk, so that no power cut removes them with the files in them.
     For a local folder that cannot be created, a ``StorageError`` is raised, which does not say that finished
     work is kept.
     """
     if isinstance(folder, Path):
         try:
+            created = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
             folder.mkdir(parents=True, exist_ok=True)
+            for path in reversed(created):
+                with suppress(PermissionError):  # a folder that may be written to but not listed
+                    _sync_folder(path.parent)
         except OSError as error:
             raise StorageError(_why_not_created(folder, error)) from error
     elif folder.protocol not in OBJECT_STORES:

@@ -307,7 +307,7 @@ class FolderWriter:
                 "a data set needs at least one table, even an empty one; commit it before finishing"
             )
         text = render_card(card, folder, self._schema, self.run.options)
-        write_atomic(self._out / "README.md", redacted(text).encode("utf-8"))
+        write_atomic(self._out / "README.md", redacted(text).encode("utf-8", "backslashreplace"))
         lock.check(self._out)
         write_json(self._out / MANIFEST, complete.model_dump(mode="json"))
         self._manifest = complete

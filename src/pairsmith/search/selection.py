@@ -18,7 +18,7 @@ from pairsmith.runs.sorting import (
     Column,
     Rows,
     SortColumns,
-    changes,
+    differs_from_previous,
     sorted_rows,
     sorted_within,
     stable_order,
@@ -176,7 +176,7 @@ def _first_of(parts: Iterable[Rows], names: Sequence[int]) -> Iterator[Rows]:
     """The first row for each combination of values in these columns, from rows sorted by them."""
     last = _NO_PAIRS
     for rows in parts:
-        new = changes([column[:, 0] for column in np.split(rows[:, names], len(names), axis=1)])
+        new = differs_from_previous([column[:, 0] for column in np.split(rows[:, names], len(names), axis=1)])
         if len(last) and len(rows):
             new[0] = bool((rows[0, names] != last[0, names]).any())
         last = rows[-1:] if len(rows) else last

@@ -17,7 +17,7 @@ from torch import nn
 from transformers import PrinterCallback, TrainerCallback
 
 from pairsmith.core.errors import ModelError, StorageError, counted, first_line
-from pairsmith.core.model_files import pick_dtype, quiet_loading, return_freed_memory, unsaid
+from pairsmith.core.model_files import pick_dtype, quiet_loading, return_freed_memory, without_log_messages
 from pairsmith.core.progress import Progress, ProgressTask
 from pairsmith.training.checkpoints import BestSoFar, Checkpoints
 from pairsmith.training.logs import Logs, steps_between
@@ -175,7 +175,9 @@ class BestStepCallback(TrainerCallback):
         if not start:
             self.evaluate(0)
         # The trainer warns of equal file times and of another number of processes, neither of which matters.
-        unneeded = unsaid("transformers.trainer_utils", "mtime may not be", "do not match the ones in the")
+        unneeded = without_log_messages(
+            "transformers.trainer_utils", "mtime may not be", "do not match the ones in the"
+        )
         with quiet_loading(), unneeded, warnings.catch_warnings(), _checkpoint_errors(kept):
             warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
             with stop_signals(deferred=self._saves_at_any_step) as self.stopped_by:

@@ -82,7 +82,7 @@ def sequence_losses(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0
     return losses.view_as(labels).sum(dim=1)
 
 
-def refuse_both_ways(base: str) -> None:
+def refuse_bidirectional_decoder(base: str) -> None:
     """Refuse a decoder-only model whose tokens also attend to later tokens, according to its config.
 
     Such a model would see the very tokens that it has to predict.

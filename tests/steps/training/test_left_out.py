@@ -76,7 +76,7 @@ def test_added_questions_without_an_answer_are_counted(tmp_path):
 
 
 def test_added_questions_without_an_answer_are_counted_for_a_summarizer(tmp_path, monkeypatch):
-    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_both_ways", lambda _: None)
+    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_bidirectional_decoder", lambda _: None)
     seeds = questions(tmp_path / "seeds.jsonl", ["A man"])
     added = questions(tmp_path / "added.jsonl", ["man"], [], [])
     settings = TrainSummarizerSettings(base="b", kind="reading", seeds=seeds, added=added)
@@ -101,7 +101,7 @@ def test_one_seed_that_is_left_out_is_told_in_the_singular(left_out, message):
 
 
 def test_blank_added_documents_and_summaries_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_both_ways", lambda _: None)
+    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_bidirectional_decoder", lambda _: None)
     rows = [("One.", "1"), (" ", "2"), ("Three.", ""), ("Four.", None), ("Five.", "5"), ("Seed.", "6")]
     for name, chosen in (("seeds", rows[-1:]), ("added", rows)):
         lines = [json.dumps({"document": document, "summary": summary}) for document, summary in chosen]
@@ -124,7 +124,7 @@ def test_blank_added_documents_and_summaries_are_counted(tmp_path, monkeypatch):
 
 
 def test_added_documents_all_without_a_summary_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_both_ways", lambda _: None)
+    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_bidirectional_decoder", lambda _: None)
     for name, summary in (("seeds", "1"), ("added", "")):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"document": name, "summary": summary}))
     seeds, added = (str(tmp_path / f"{name}.jsonl") for name in ("seeds", "added"))
@@ -133,7 +133,7 @@ def test_added_documents_all_without_a_summary_are_refused(tmp_path, monkeypatch
 
 
 def test_validation_questions_without_an_answer_are_counted_for_a_summarizer(tmp_path, monkeypatch):
-    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_both_ways", lambda _: None)
+    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_bidirectional_decoder", lambda _: None)
     seeds, validation = (
         questions(tmp_path / f"{name}.jsonl", ["A man"], []) for name in ("seeds", "validation")
     )

@@ -328,7 +328,7 @@ def test_rows_of_nothing_cannot_be_counted(bart, files):
         settings(bart, files, extra=5)
 
 
-@pytest.mark.parametrize("blank", ["seeds", "validation", "added"])
+@pytest.mark.parametrize("blank", ["seeds", "validation"])
 def test_a_blank_summary_is_named(bart, files, tmp_path, blank):
     path = tmp_path / "blank.jsonl"
     path.write_text(json.dumps({"document": "A horn was heard.", "summary": " "}) + "\n")

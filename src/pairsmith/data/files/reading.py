@@ -17,7 +17,7 @@ from pairsmith.data.files.plain import read_text
 from pairsmith.data.filters import EMPTY
 from pairsmith.data.readers import NAME_COLUMN, text_id
 from pairsmith.data.schemas import Reject
-from pairsmith.data.sources import TABLES, is_hub_data, missing
+from pairsmith.data.sources import TABLES, is_hub_data, missing_source
 from pairsmith.data.splits import split_of
 
 READERS: Mapping[str, Callable[[bytes], Parsed]] = {
@@ -163,7 +163,7 @@ def document_files(source: str) -> Mapping[str, Place]:
             return {} if data_suffix(path) in TABLES else {display_name(path): path}
     if is_hub_data(source):
         return {}
-    raise missing(path)
+    raise missing_source(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from pairsmith.training.generators import (
     GeneratorRow,
     PromptAndTarget,
     generator_rows,
-    refuse_both_ways,
+    refuse_bidirectional_decoder,
 )
 
 
@@ -54,7 +54,7 @@ def train_summarizer_on(
     The marker is put before the documents of ``added``, which may be empty. ROUGE-L on ``validation`` chooses
     step and learning rate; without validation examples the last step at the first rate is kept.
     """
-    refuse_both_ways(options.base)
+    refuse_bidirectional_decoder(options.base)
     if not seeds and not added:
         raise InputError("there are no documents with summaries to learn from; give one or more")
     marker = options.marker if added else ""

@@ -53,7 +53,7 @@ from pairsmith.training.generators import (
     GeneratorWithLoss,
     PromptAndTarget,
     generator_rows,
-    refuse_both_ways,
+    refuse_bidirectional_decoder,
 )
 
 _VALIDATED_AT_ONCE = 32
@@ -76,7 +76,7 @@ def train_question_generator_on(
     makes both ``examples``, at least one, and ``validation``, which may be empty. The token accuracy on
     ``validation`` chooses step and learning rate.
     """
-    refuse_both_ways(options.base)
+    refuse_bidirectional_decoder(options.base)
     device = pick_device(options.device)
     causal = writes_as(options.base) == "decoder"
     order = None

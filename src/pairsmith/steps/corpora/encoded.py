@@ -16,7 +16,7 @@ from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.schemas import REJECT, Reject, rows_at, text_schema, to_table
 from pairsmith.data.text_keys import text_keys
 from pairsmith.runs import DatasetFolder
-from pairsmith.runs.sorting import ROWS_AT_ONCE, changes, first_of_each, stable_order
+from pairsmith.runs.sorting import ROWS_AT_ONCE, differs_from_previous, first_of_each, stable_order
 from pairsmith.runs.storage import mapped_table, storage_errors
 from pairsmith.steps.vectors import VectorFile, new_file, some_rows
 
@@ -162,7 +162,7 @@ class _Groups:
         for part in _slices(len(distinct)):
             of_text = self._of_row[part][distinct[part]]
             order = stable_order([of_text])
-            starts = np.flatnonzero(changes([of_text[order]]))
+            starts = np.flatnonzero(differs_from_previous([of_text[order]]))
             for rows in np.split(order, starts[1:]) if len(order) else []:
                 group = of_text[rows[0]]
                 out.seek(8 * int(places[group]))

@@ -25,7 +25,7 @@ from scipy.stats import ConstantInputWarning  # type: ignore[import-untyped]  # 
 from sentence_transformers import SentenceTransformer
 
 from pairsmith.core.errors import InputError, ModelError, SettingsError, first_line
-from pairsmith.core.model_files import unsaid
+from pairsmith.core.model_files import without_log_messages
 from pairsmith.core.progress import Progress
 from pairsmith.data.sts import StsSuite
 
@@ -117,7 +117,10 @@ def load_data(task: MtebTask) -> None:
     if task.data_loaded:
         return
     try:
-        with _quiet_bars(), unsaid("huggingface_hub.utils._http", "thrown while requesting", "Retrying in"):
+        with (
+            _quiet_bars(),
+            without_log_messages("huggingface_hub.utils._http", "thrown while requesting", "Retrying in"),
+        ):
             task.load_data()
     except Exception as error:  # network, Hub and data set errors have no common base class
         raise InputError(

@@ -16,7 +16,7 @@ from pairsmith.core.settings import Settings
 from pairsmith.data.files.folders import own_folder
 from pairsmith.data.splits import to_measure_on, to_train_on
 from pairsmith.runs import DatasetFolder, Manifest, Run, lock, model_display_name, write_json
-from pairsmith.runs.card import fenced, repeat
+from pairsmith.runs.card import fenced, origin_section
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import changed_files
 from pairsmith.runs.identity import Identity
@@ -177,7 +177,7 @@ def write_card(run: Run, step: str, settings: Settings, table: str) -> None:
     if exists(run.out / PREDICTIONS):
         files += f", `{PREDICTIONS}` what was predicted for each row"
     figures = fenced("text", table) if table else ""
-    sections = (f"# {title}", figures, f"{files}.", repeat(step, __version__, run.options))
+    sections = (f"# {title}", figures, f"{files}.", origin_section(step, __version__, run.options))
     text = "\n\n".join(filter(None, sections)) + "\n"
     write_atomic(run.out / CARD, redacted(text).encode("utf-8", "replace"))
 

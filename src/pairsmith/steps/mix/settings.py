@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pairsmith.core.errors import counted, times
+from pairsmith.core.errors import counted, times_in_words
 from pairsmith.core.settings import Listed, Settings
 
 
@@ -48,13 +48,13 @@ class MixSettings(Settings):
     def _one_of_each(self) -> Self:
         if self.weight and len(self.weight) != len(self.data):
             raise ValueError(
-                f"weight is given {times(len(self.weight))} for {counted(len(self.data), 'sources')} of "
-                "data; give it once for each, in their order"
+                f"weight is given {times_in_words(len(self.weight))} for "
+                f"{counted(len(self.data), 'sources')} of data; give it once for each, in their order"
             )
         if len(self.pick) not in (1, len(self.data)):
             raise ValueError(
-                f"pick is given {times(len(self.pick))} for {len(self.data)} sources of data; give it once "
-                "for all, or once for each, in their order"
+                f"pick is given {times_in_words(len(self.pick))} for {len(self.data)} sources of data; give "
+                "it once for all, or once for each, in their order"
             )
         if len(set(self.data)) != len(self.data):
             raise ValueError("data names a source twice; name it once, and give it a larger weight")

@@ -21,7 +21,7 @@ from pairsmith.data.query_pairs import QueryPair
 from pairsmith.data.schemas import rows_at, text_schema
 from pairsmith.data.text_keys import TextKeys, copy_keys, keys_of_list
 from pairsmith.methods.retrieval.negatives import places_of_copies, query_text_keys
-from pairsmith.runs.storage import storage_errors
+from pairsmith.runs.storage import new_table_file, open_table_file, storage_errors
 from pairsmith.steps.corpora.encoded import Encoded
 
 PAIRS_AT_ONCE = 2**14
@@ -114,7 +114,7 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Query
     """
     keys_of_parts: list[dict[str, TextKeys]] = []
     faults: list[NDArray[np.uint8]] = []
-    with storage_errors(file), pa.ipc.new_file(str(file), QUERY_PAIR) as out:
+    with new_table_file(file, QUERY_PAIR) as out:
         while rows := list(islice(stream, PAIRS_AT_ONCE)):
             queries, positives = [row.query for row in rows], [row.whole for row in rows]
             ids, places = [row.query_id for row in rows], [row.where for row in rows]
@@ -135,7 +135,7 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Query
             faults.append(np.array([_fault(row) for row in rows], np.uint8))
     if not keys_of_parts:
         raise InputError(f"{source} holds no pairs")
-    table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
+    table = open_table_file(file)
     keys = {name: np.concatenate([part[name] for part in keys_of_parts]) for name in keys_of_parts[0]}
     fault = np.concatenate(faults)
     good = np.flatnonzero(fault == GOOD)

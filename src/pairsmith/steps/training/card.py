@@ -13,7 +13,7 @@ from pairsmith.core.model_names import EMBEDDED, MINILM, is_hub_id
 from pairsmith.core.paths import place
 from pairsmith.runs import Sources, model_display_name
 from pairsmith.runs.attribution import card_of, displayed_options
-from pairsmith.runs.card import cite, licences, limits, repeat
+from pairsmith.runs.card import citation_section, licence_section, limits_section, origin_section
 from pairsmith.runs.provenance import hub_data, hub_metadata
 from pairsmith.steps.training.settings import TrainClassifierSettings, TrainingSettings
 from pairsmith.training.folder import ModelFolder
@@ -85,13 +85,17 @@ def _data(sources: Sources) -> str:
 
 
 def _repeat(step: str, settings: TrainingSettings | TrainClassifierSettings) -> str:
-    return repeat(step, __version__, displayed_options(settings))
+    return origin_section(step, __version__, displayed_options(settings))
 
 
 def _rights(sources: Sources) -> list[str]:
     """The sections on limits, citation and licences."""
     text = "No figure of this card was measured on a test set: evaluate the model on data of your own."
-    parts = [limits(text, sources.credits), cite(sources.citations), licences("", sources.credits)]
+    parts = [
+        limits_section(text, sources.credits),
+        citation_section(sources.citations),
+        licence_section("", sources.credits),
+    ]
     return [*filter(None, parts)]
 
 

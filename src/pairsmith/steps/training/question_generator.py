@@ -18,7 +18,7 @@ from pairsmith.steps.training.reading import (
 )
 from pairsmith.steps.training.settings import TrainQuestionGeneratorSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
-from pairsmith.training.generators import refuse_both_ways
+from pairsmith.training.generators import refuse_bidirectional_decoder
 
 _USE = """```sh
 pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
@@ -26,7 +26,7 @@ pairsmith ask --inputs texts.jsonl --model path/to/this/folder --out questions
 
 
 def _read(settings: TrainQuestionGeneratorSettings, most: int | None) -> TrainingData[GeneratorExamples]:
-    refuse_both_ways(settings.base)
+    refuse_bidirectional_decoder(settings.base)
     answered = AnsweredQuestions()
     items, unread = items_of(settings.data, answered.read, most)
     read = count()

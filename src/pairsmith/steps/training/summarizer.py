@@ -20,7 +20,7 @@ from pairsmith.steps.training.reading import (
 )
 from pairsmith.steps.training.settings import TrainSummarizerSettings
 from pairsmith.steps.training.step import Trained, TrainingContext, TrainingStep
-from pairsmith.training.generators import refuse_both_ways
+from pairsmith.training.generators import refuse_bidirectional_decoder
 
 _TITLES = {
     "summaries": "A model that writes summaries of documents",
@@ -53,7 +53,7 @@ _READ = {"summaries": "A long document …", "reading": "the answer: The passage
 def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]:
     if settings.validation:
         check_rouge()
-    refuse_both_ways(settings.base)
+    refuse_bidirectional_decoder(settings.base)
     seeds = read_seeds(settings.seeds, settings.kind)
     seed_examples = [generation_example(example, settings.kind) for example in seeds.examples]
     seeds = replace(seeds, examples=seed_examples)

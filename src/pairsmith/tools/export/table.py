@@ -13,7 +13,7 @@ from pairsmith.data.kinds import QUESTIONS, Row
 from pairsmith.data.readers import refuse_half_characters
 from pairsmith.data.sources import open_source
 from pairsmith.data.splits import splits_of
-from pairsmith.data.squad import official
+from pairsmith.data.squad import official_squad
 from pairsmith.data.tagged import read_tagged
 from pairsmith.tools.export.files import Files, json_lines
 
@@ -22,7 +22,7 @@ def table_rows(source: str) -> dict[str, list[Row]]:
     """The rows of each split with all their columns; an official SQuAD file has a row for each question."""
     return {
         split: list(QUESTIONS.read(name))
-        if official(place(source))
+        if official_squad(place(source))
         else [row for _, row in open_source(name).rows()]
         for split, name in splits_of(source).items()
     }

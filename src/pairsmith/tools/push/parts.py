@@ -11,7 +11,7 @@ from upath import UPath
 
 from pairsmith.core.errors import FolderError
 from pairsmith.core.model_files import weight_files
-from pairsmith.core.paths import MANIFEST, fetched, files_below, is_folder, place, reaching, size_of
+from pairsmith.core.paths import MANIFEST, files_below, is_folder, local_copy, place, reaching, size_of
 from pairsmith.data.splits import split_of
 from pairsmith.runs import DatasetFolder, Manifest
 from pairsmith.runs.croissant import CROISSANT, as_json, describe
@@ -64,7 +64,7 @@ def parts_of(data: str, repo: str, endpoint: str) -> Parts:
             raise FolderError(
                 f"--data {data}: {what}; {remedy if split else 'give a dataset folder or a model folder'}"
             )
-        folder = (fetched(location) if isinstance(location, UPath) else location).resolve()
+        folder = (local_copy(location) if isinstance(location, UPath) else location).resolve()
         if (folder / MANIFEST).is_file():
             return Parts("dataset", _dataset(folder, data, repo, endpoint))
         if any((folder / name).is_file() for name in (TRAINING_RECORD, "config.json", "modules.json")):

@@ -7,7 +7,7 @@ from typing import Any
 from pairsmith.core.errors import counted
 from pairsmith.core.progress import clock
 from pairsmith.runs import DatasetFolder, model_display_name
-from pairsmith.runs.log import recent
+from pairsmith.runs.log import recent_events
 from pairsmith.tools.meanings import labels_of_task
 from pairsmith.tools.report.parts import Facts, Finding, shown_text
 from pairsmith.tools.report.rows import PAIRS, shown_label
@@ -123,13 +123,13 @@ def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
 def seconds(folder: DatasetFolder) -> float:
     """How many seconds the step worked, by its log: from each start to the last shard finished after it.
 
-    Only the last megabyte of the log counts (``recent``), without events of a run that ``--fresh`` has
+    Only the last megabyte of the log counts (``recent_events``), without events of a run that ``--fresh`` has
     replaced.
     """
     total, mark = timedelta(), None
     created = folder.manifest.created
     begun = datetime.fromisoformat(created).astimezone(UTC) if created else None
-    for event in recent(folder.path):
+    for event in recent_events(folder.path):
         when = datetime.fromisoformat(event["time"]).astimezone(UTC)
         if begun and when < begun:
             continue

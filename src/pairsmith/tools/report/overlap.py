@@ -11,7 +11,7 @@ from pairsmith.core.errors import InputError, redacted
 from pairsmith.core.paths import place
 from pairsmith.data.kinds import Row
 from pairsmith.data.sources import open_source
-from pairsmith.data.squad import official
+from pairsmith.data.squad import official_squad
 from pairsmith.data.sts import is_released, read_sts
 from pairsmith.runs import DatasetFolder, model_display_name
 from pairsmith.tools.report.parts import Block, ExampleRows, Finding, Note, Table, percent, shown_text
@@ -63,7 +63,7 @@ def evaluation_texts(source: str) -> Iterator[str]:
                 yield from (pair.sentence1, pair.sentence2)
         return
     before: Mapping[str, Any] = {}
-    for _, row in (official(path) or open_source(source)).rows():
+    for _, row in (official_squad(path) or open_source(source)).rows():
         for name, value in row.items():
             if name not in before or before[name] != value:  # a passage is repeated for each of its questions
                 yield from _strings(value, name)
