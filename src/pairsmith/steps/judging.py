@@ -26,7 +26,13 @@ from pairsmith.runs.mapped import (
 )
 from pairsmith.runs.storage import JSON
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.corpora.judges import CUT, JudgeExamples, likelihood_record, load_judge, timed_judge
+from pairsmith.steps.corpora.judges import (
+    ROUNDED_ROOM,
+    JudgeExamples,
+    likelihood_record,
+    load_judge,
+    timed_judge,
+)
 from pairsmith.steps.corpora.options import JudgeOptions
 
 
@@ -169,7 +175,7 @@ def judge_texts(
         **deciding,
     }
     if options.judge == "likelihood":
-        decides |= CUT
+        decides |= ROUNDED_ROOM
     schema = pa.schema([_SCORE])
     identity = Identity.of("score", decides, inputs, {"judge": revision})
     writer = start_part(run, identity, schema, planned=len(sizes))

@@ -117,12 +117,12 @@ class Encoded:
 
         ``corpus`` is the name of the corpus in the reason.
         """
-        is_copy, counted = ~self.distinct, 0
+        is_copy, earlier = ~self.distinct, 0
         for part in _slices(len(is_copy)):
             places = part.start + np.flatnonzero(is_copy[part])
-            ranks = np.arange(counted, counted + len(places))
+            ranks = np.arange(earlier, earlier + len(places))
             is_copy[places[(ranks < first) | (ranks >= stop)]] = False
-            counted += len(places)
+            earlier += len(places)
         reason = f"repeats an earlier text of the {corpus}"
         tables = [to_table([], REJECT)]
         for _, table in some_rows(self.folder, is_copy, ENCODED_TEXTS.names):

@@ -39,8 +39,11 @@ LEAST_SCORE = 0.7
 Judge = Callable[[pa.Table, Advance], Float32s]
 """A function that returns the scores of n pairs, ``(n,)`` float32, the higher the better."""
 
-CUT: dict[str, JSON] = {"room": "in eighths"}
-"""How a likelihood judge truncates texts; it is recorded with saved scores, as it changes them."""
+ROUNDED_ROOM: dict[str, JSON] = {"room": "in eighths"}
+"""How a likelihood judge truncates texts, recorded with saved scores, which depend on it.
+
+The room that a truncated text leaves for the other text is rounded up to eighths of ``max_length``.
+"""
 
 
 JudgeExamples = tuple[pa.Table, pa.Table]
@@ -52,7 +55,7 @@ def likelihood_record(cue: str | None) -> dict[str, JSON]:
 
     ``cue`` is None if the judge reads questions with passages.
     """
-    return {"cue": cue, **(CUT if cue else {"room": "in eighths, behind the passage"})}
+    return {"cue": cue, **(ROUNDED_ROOM if cue else {"room": "in eighths, behind the passage"})}
 
 
 def cue_for(task: str) -> str:

@@ -160,32 +160,34 @@ def _to_encode(
 
 def _search(rows: EncodedRows, settings: FilterQueriesSettings, run: Run) -> pa.Table:
     """Compute the ranks and cosines of all rows, as ``_SEARCHED``; each block of queries is saved."""
-    count, evaluation = len(rows.query), rows.sides.get("evaluation")
-    usable = (rows.query >= 0) & (rows.own >= 0)
+    count = len(rows.query)
     identity = Identity.of("search", {"within": settings.within}, rows.fingerprints())
     writer = start_part(run, identity, _SEARCHED, planned=-(-count // SEARCH_ROWS))
-    corpus = rows.sides["corpus"].vectors.tensor()
-    if not writer.finished:
-        with run.progress.task("search", count, "queries") as bar:
-            for number in range(-(-count // SEARCH_ROWS)):
-                part = np.arange(number * SEARCH_ROWS, min((number + 1) * SEARCH_ROWS, count))
-                if writer.is_done(number):
-                    bar.skip(len(part))
-                    continue
-                rank = np.zeros(len(part), np.int64)
-                similarity, near = np.full((2, len(part)), np.nan, np.float32)
-                at = np.flatnonzero(usable[part])
-                if len(at):
-                    queries = rows.vectors(part[at])
-                    places = own_places(queries, corpus, rows.own[part[at]], settings.within)
-                    rank[at], similarity[at] = places.ranks, places.similarities
-                    if evaluation is not None and len(evaluation):
-                        near[at] = closest(queries, evaluation.vectors.tensor())
-                table = pa.table([rank, similarity, near], schema=_SEARCHED)
-                writer.commit(number, {"train": table}, to_table([], REJECT))
-                bar.advance(len(part))
-        writer.finish(_search_card(settings))
-    return writer.folder().table()
+    if writer.finished:
+        return writer.folder().table()
+    parts = list(unfinished_parts(writer, count, SEARCH_ROWS))
+    with run.progress.task("search", count, "queries") as bar:
+        bar.skip(count - sum(part.stop - part.start for _, part in parts))
+        for number, part in parts:
+            table = _searched(rows, np.arange(part.start, part.stop), settings.within)
+            writer.commit(number, {"train": table}, to_table([], REJECT))
+            bar.advance(len(table))
+    return writer.finish(_search_card(settings)).table()
+
+
+def _searched(rows: EncodedRows, numbers: NDArray[np.int64], within: int) -> pa.Table:
+    """The ranks and cosines of the rows with these n numbers, as ``_SEARCHED``."""
+    rank = np.zeros(len(numbers), np.int64)
+    similarity, of_evaluation = np.full((2, len(numbers)), np.nan, np.float32)
+    usable = np.flatnonzero((rows.query[numbers] >= 0) & (rows.own[numbers] >= 0))
+    if len(usable):
+        queries, corpus = rows.vectors(numbers[usable]), rows.sides["corpus"].vectors.tensor()
+        places = own_places(queries, corpus, rows.own[numbers[usable]], within)
+        rank[usable], similarity[usable] = places.ranks, places.similarities
+        evaluation = rows.sides.get("evaluation")
+        if evaluation is not None and len(evaluation):
+            of_evaluation[usable] = closest(queries, evaluation.vectors.tensor())
+    return pa.table([rank, similarity, of_evaluation], schema=_SEARCHED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def leave_out_near_test(
     train, test = np.flatnonzero(kept & ~held), np.flatnonzero(kept & held)
     if settings.contaminated == 1 or not len(train) or not len(test):
         return
-    near = np.zeros(len(verdicts), bool)
-    near[train] = closest(rows.vectors(train), rows.vectors(test)) >= np.float32(settings.contaminated)
+    alike = np.zeros(len(verdicts), bool)
+    alike[train] = closest(rows.vectors(train), rows.vectors(test)) >= np.float32(settings.contaminated)
     threshold = f"a query that is held back has a cosine of {settings.contaminated:g} or more with it"
-    verdicts.leave_out(near, "evaluation", threshold)
+    verdicts.leave_out(alike, "evaluation", threshold)
