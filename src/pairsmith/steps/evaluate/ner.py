@@ -20,13 +20,15 @@ from pairsmith.runs import hash_source
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, evaluation_estimate
 from pairsmith.steps.evaluate.figures import (
+    Resampled,
     count_trained_on,
     mean_line,
     over_splits,
+    resampled_f1,
     trained_on_line,
     uncertainty_line,
 )
-from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_f1
+from pairsmith.steps.evaluate.paired import Line, Paired
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.steps.planning import evenly_spaced
@@ -74,7 +76,7 @@ def sentence_sources(settings: EvaluateNerSettings) -> dict[str, str | Place]:
     return dict(zip(names, files, strict=True))
 
 
-def few_and_test(
+def training_and_test_sentences(
     settings: EvaluateNerSettings,
 ) -> tuple[list[list[TaggedSentence]], list[TaggedSentence]]:
     """The training sentences of each split, and the test sentences."""
@@ -166,7 +168,7 @@ def ner_table(results: Mapping[str, Any]) -> str:
 
 def _plan(settings: EvaluateNerSettings, _before: Before) -> Estimate:
     """Train on one split for a few epochs, with a random initialisation, and tag a sample of sentences."""
-    splits, test = few_and_test(settings)
+    splits, test = training_and_test_sentences(settings)
     sample, training = evenly_spaced(test, _SAMPLE), evenly_spaced(splits[0], _SAMPLE)
 
     def seconds_of(epochs: int, sentences: Sequence[TaggedSentence]) -> float:
@@ -211,7 +213,7 @@ def _resampled(settings: EvaluateNerSettings, lines: Iterable[Line]) -> dict[str
 
 evaluate_ner = Evaluation(
     "evaluate ner",
-    few_and_test,
+    training_and_test_sentences,
     _compute,
     ner_table,
     _plan,

@@ -23,7 +23,6 @@ from pairsmith.methods.quip.paraphrase import (
     layer_correlations,
     usual_layer,
 )
-from pairsmith.metrics.auroc import auroc, auroc_draws
 from pairsmith.metrics.bertscore import BertScorer
 from pairsmith.metrics.bootstrap import interval, rounded_interval
 from pairsmith.metrics.classification import binary_counts
@@ -32,14 +31,17 @@ from pairsmith.runs import hash_source
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.figures import (
+    Resampled,
     count_trained_on,
     over_splits,
+    resampled_auroc,
+    resampled_f1,
     trained_on_line,
     uncertainty_line,
     with_error,
     with_interval,
 )
-from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_auroc, resampled_f1
+from pairsmith.steps.evaluate.paired import Line, Paired
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.training_splits import TrainingSplits, training_sources, training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
@@ -89,11 +91,11 @@ def _compute(
         scores, predictions = detect_paraphrases(
             scorer, pairs, layer, training.pairs, tune=settings.tune, progress=progress
         )
-    positive, rng = labels_of(pairs), np.random.default_rng(settings.seed)
-    draws = auroc_draws(scores, positive, draws=settings.bootstrap, rng=rng)
+    positive = labels_of(pairs)
+    area = resampled_auroc([scores], positive, bootstrap=settings.bootstrap, seed=settings.seed)
     figures |= {
-        "auroc": round(100 * auroc(scores, positive), 4),
-        "auroc_ci": rounded_interval(interval(100 * draws)),
+        "auroc": round(area.value, 4),
+        "auroc_ci": rounded_interval(interval(area.draws)),
         "layer": layer,
         "count": len(pairs),
         "positives": int(positive.sum()),

@@ -24,8 +24,15 @@ from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import load_span_encoder, require_question_heads
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.figures import mean_line, over_repetitions, uncertainty_line
-from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_auroc, resampled_means
+from pairsmith.steps.evaluate.figures import (
+    Resampled,
+    mean_line,
+    over_repetitions,
+    resampled_auroc,
+    resampled_means,
+    uncertainty_line,
+)
+from pairsmith.steps.evaluate.paired import Line, Paired
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 from pairsmith.steps.planning import count_in_run

@@ -22,8 +22,8 @@ from pairsmith.metrics.rouge import (
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.storage import hash_json
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.figures import with_interval
-from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_means
+from pairsmith.steps.evaluate.figures import Resampled, resampled_means, with_interval
+from pairsmith.steps.evaluate.paired import Line, Paired
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, lead_count
 from pairsmith.steps.planning import count_in_run
