@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,8 +49,13 @@ from pairsmith.steps.planning import count_in_run, read_first
 from pairsmith.steps.shared import load_options, named
 
 
-def _read(settings: EvaluateParaphraseSettings) -> tuple[list[Paraphrase], str]:
-    return paraphrase_pairs(settings.data, settings.seed)
+class _Data(NamedTuple):
+    pairs: list[Paraphrase]
+    negatives: str  # where the negatives come from: people or sampled
+
+
+def _read(settings: EvaluateParaphraseSettings) -> _Data:
+    return _Data(*paraphrase_pairs(settings.data, settings.seed))
 
 
 def _hashes(settings: EvaluateParaphraseSettings, _: object) -> dict[str, str]:
@@ -64,9 +69,7 @@ def load_scorer(settings: EvaluateParaphraseSettings) -> BertScorer:
     return BertScorer(encoder, settings.special_tokens, settings.batch_tokens)
 
 
-def _compute(
-    settings: EvaluateParaphraseSettings, data: tuple[Sequence[Paraphrase], str], progress: Progress
-) -> Evaluated:
+def _compute(settings: EvaluateParaphraseSettings, data: _Data, progress: Progress) -> Evaluated:
     pairs, negatives = data
     training = training_splits(settings)
     for source, origin in ((settings.data, negatives), (settings.train, training.negatives)):
@@ -198,8 +201,8 @@ def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
     )
 
 
-def _rows(_: EvaluateParaphraseSettings, data: tuple[Sequence[Paraphrase], str]) -> Iterator[dict[str, Any]]:
-    for pair in data[0]:
+def _rows(_: EvaluateParaphraseSettings, data: _Data) -> Iterator[dict[str, Any]]:
+    for pair in data.pairs:
         yield {"sentence1": pair.sentence1, "sentence2": pair.sentence2, "label": pair.label}
 
 
