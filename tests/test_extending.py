@@ -46,6 +46,68 @@ def evaluate_length(settings: EvaluateLengthSettings, run: Run) -> dict[str, obj
     return evaluate_once(run, identity, settings, compute)
 '''
 
+MODEL_EVALUATION = '''
+"""How many tokens a model needs for the texts of pairs."""
+
+from pydantic import Field
+from transformers import AutoTokenizer
+
+from pairsmith.core.model_names import resolve_model
+from pairsmith.core.settings import BY_CONTENT, Settings
+from pairsmith.data.readers import read_pairs
+from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
+from pairsmith.steps.evaluate.figures import means_and_intervals, resampled_means, with_interval
+from pairsmith.steps.evaluate.paired import Paired
+from pairsmith.steps.evaluate.settings import Against, Bootstraps, BootstrapSeed
+from pairsmith.steps.planning import count_in_run
+
+
+class EvaluateTokensSettings(Settings):
+    """Measure how many tokens a model needs for the texts of pairs."""
+
+    model: str = Field(description="A language model.", json_schema_extra=BY_CONTENT)
+    data: str = Field(description="Pairs, as generate writes them.", json_schema_extra=BY_CONTENT)
+    against: Against = None
+    bootstrap: Bootstraps = 1000
+    seed: BootstrapSeed = 0
+
+
+def load(settings):
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model(settings.model))
+    return lambda texts: [len(tokenizer(text)["input_ids"]) for text in texts]
+
+
+def read(settings):
+    return [text for pair in read_pairs(settings.data) for text in (pair.sentence1, pair.sentence2)]
+
+
+def compute(settings, texts, progress):
+    counts = load(settings)(texts)
+    figures = means_and_intervals({"tokens": counts}, bootstrap=settings.bootstrap, seed=settings.seed)
+    return figures, [{"text": text, "tokens": count} for text, count in zip(texts, counts)]
+
+
+def resampled(settings, lines):
+    figures = {"tokens": [line["tokens"] for line in lines]}
+    return resampled_means(figures, bootstrap=settings.bootstrap, seed=settings.seed)
+
+
+def plan(settings, before):
+    texts = read(settings)
+    count = count_in_run(len(texts), [settings.data], before)
+    return extrapolated(lambda: load(settings), texts, count, lambda text: len(text) + 30)
+
+
+evaluate_tokens = Evaluation(
+    "evaluate tokens",
+    read,
+    compute,
+    lambda results: f"tokens of a text (95 %)  {with_interval(results, 'tokens')}",
+    plan,
+    Paired("texts", lambda settings, texts: ({"text": text} for text in texts), resampled),
+)
+'''
+
 STEP = '''
 """Turns both texts of pairs to lower case."""
 
@@ -85,7 +147,8 @@ def sharpened(p_main, p_counter):
 def package(tmp_path, monkeypatch):
     folder = tmp_path / "extra"
     folder.mkdir()
-    for name, text in {"__init__": "", "length": EVALUATION, "lower": STEP, "rules": RULE}.items():
+    files = {"length": EVALUATION, "tokens": MODEL_EVALUATION, "lower": STEP, "rules": RULE}
+    for name, text in {"__init__": "", **files}.items():
         (folder / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     yield
@@ -144,6 +207,32 @@ def test_an_evaluation_is_one_file_and_one_line(package, pairs, tmp_path, monkey
     whole = sum(file.stat().st_size for file in (tmp_path / "out").rglob("*") if file.is_file())
     assert planned.seconds > 0
     assert planned.disk == pytest.approx(whole, rel=0.1)
+
+
+def test_an_evaluation_of_a_model_is_compared_and_planned(package, pairs, tmp_path, monkeypatch, capsys):
+    from extra.tokens import EvaluateTokensSettings
+
+    step = Step(
+        EvaluateTokensSettings, "extra.tokens:evaluate_tokens", "Measure how long texts are in tokens."
+    )
+    monkeypatch.setitem(STEPS, "evaluate-tokens", step)
+    command = ["evaluate", "tokens", "--model", "pairsmith:tiny", "--data", pairs]
+    assert called(*command, "--out", tmp_path / "first") == 0
+    assert called(*command, "--out", tmp_path / "second", "--against", tmp_path / "first") == 0
+    results = json.loads((tmp_path / "second" / "results.json").read_text())
+    assert results["tokens_ci"][0] <= results["tokens"] <= results["tokens_ci"][1]
+    assert results["against"]["tokens"] == {
+        "difference": 0.0,
+        "difference_ci": [0.0, 0.0],
+        "verdict": "within noise",
+    }
+    said = capsys.readouterr()
+    assert f"tokens of a text (95 %)  {results['tokens']:6.2f}  [" in said.out + said.err
+    assert called(*command, "--out", tmp_path / "first") == 0
+    assert "already evaluated with these settings" in capsys.readouterr().err
+    settings = EvaluateTokensSettings(model="pairsmith:tiny", data=str(pairs))
+    assert step.planner()(settings, {}).seconds > 0
+    step.data_checker()(settings, ())
 
 
 def test_a_step_is_one_file_and_one_line(package, pairs, tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ from pairsmith.methods.quip.tagger_options import TaggerOptions
 from pairsmith.models.token_vectors import load_token_encoder
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import ner
-from pairsmith.steps.evaluate.ner import evaluate_ner, few_and_test, ner_table
+from pairsmith.steps.evaluate.ner import evaluate_ner, ner_table, training_and_test_sentences
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.steps.training.tagger import questions_of
 
@@ -180,14 +180,14 @@ def test_each_split_has_a_seed_of_its_own_and_both_tags_of_a_type(student, data,
 def test_all_sentences_may_be_learned_from(student, tmp_path):
     files = [conll(tmp_path / f"{name}.conll", SENTENCES * 3) for name in ("test", "train")]
     some = settings(student, files[0], train=files[1], whole=True)
-    few, test = few_and_test(some)
+    few, test = training_and_test_sentences(some)
     assert [len(split) for split in few] == [len(test)] * 2 == [6, 6]
     with pytest.raises(ValidationError, match="shots has no effect with whole"):
         settings(student, files[0], train=files[1], whole=True, shots=2)
     with pytest.raises(
         InputError, match="--train .*train.conll: there are 3 sentences with the type LOC .* 4 are"
     ):
-        few_and_test(settings(student, files[0], train=files[1], shots=4))
+        training_and_test_sentences(settings(student, files[0], train=files[1], shots=4))
     with pytest.raises(ValidationError, match="whole has no effect without train"):
         settings(student, files[0], whole=True)
 
@@ -226,7 +226,7 @@ def test_test_sentences_without_an_entity_are_refused(student, tmp_path):
     train = conll(tmp_path / "train.conll", SENTENCES)
     test = conll(tmp_path / "test.conll", [TaggedSentence(("It", "rains"), ("O", "O"))])
     with pytest.raises(InputError, match="test.conll: no sentence has an entity"):
-        few_and_test(settings(student, test, train=train, shots=1))
+        training_and_test_sentences(settings(student, test, train=train, shots=1))
 
 
 def test_types_that_no_training_sentence_has_are_told(student, tmp_path, monkeypatch, capsys):

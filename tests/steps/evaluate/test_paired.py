@@ -12,7 +12,8 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run
 from pairsmith.steps.evaluate import retrieval as module
-from pairsmith.steps.evaluate.paired import Predictions, paired_differences, resampled_means
+from pairsmith.steps.evaluate.figures import resampled_means
+from pairsmith.steps.evaluate.paired import Predictions, paired_differences
 from pairsmith.steps.evaluate.retrieval import check_evaluate_retrieval, evaluate_retrieval
 from pairsmith.steps.evaluate.retrieval_settings import EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import retrieve

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pairsmith.core.errors import InputError
-from pairsmith.steps.evaluate.results import with_evaluation_splits
+from pairsmith.steps.evaluate.evaluation import with_evaluation_splits
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings, EvaluateSentimentSettings
 

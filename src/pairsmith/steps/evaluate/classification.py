@@ -26,10 +26,10 @@ from pairsmith.steps.evaluate.classification_settings import (
     EvaluateClassificationSettings,
     label_descriptions,
 )
-from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.figures import with_interval
-from pairsmith.steps.evaluate.paired import Line, Paired, Resampled
-from pairsmith.steps.evaluate.results import Evaluated, written_by_program
+from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated, written_by_program
+from pairsmith.steps.evaluate.figures import Resampled, with_interval
+from pairsmith.steps.evaluate.paired import Line, Paired
+from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.planning import count_in_run, text_encoder
 from pairsmith.steps.shared import load_options
 

@@ -11,15 +11,18 @@ from functools import cache, partial
 from typing import Any, Generic, TypeVar
 
 from pairsmith.core.model_names import model_revision
-from pairsmith.core.progress import Progress
+from pairsmith.core.paths import is_folder, place
+from pairsmith.core.progress import Progress, Say
 from pairsmith.core.settings import Settings
-from pairsmith.runs import Run, hash_source, resolve_dtype
+from pairsmith.data.files.folders import own_folder
+from pairsmith.data.splits import to_measure_on, to_train_on
+from pairsmith.runs import DatasetFolder, Run, hash_source, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.paired import Paired, paired_table
-from pairsmith.steps.evaluate.results import AGAINST, Evaluated, evaluate_once, with_evaluation_splits
+from pairsmith.steps.evaluate.results import AGAINST, Evaluated, evaluate_once
 from pairsmith.steps.planning import evenly_spaced, timed
-from pairsmith.steps.shared import refuse_sources
+from pairsmith.steps.shared import refuse_sources, with_sources
 
 S = TypeVar("S", bound=Settings)
 D = TypeVar("D")
@@ -39,10 +42,11 @@ class Evaluation(Generic[S, D]):
 
     Attributes:
         name: the name of the step.
-        read: reads the data that the settings name.
+        read: reads the data; its settings name one split of each folder (``with_evaluation_splits``).
         compute: evaluates the model that the settings name on these data.
         table: formats the results as a table for the user.
-        planner: estimates the cost of the step; the settings name a split of each folder.
+        planner: estimates the cost of the step from the same settings as ``read`` gets, and from the
+            estimates of earlier steps.
         paired: how it is compared with the earlier evaluation that the setting ``against`` names.
         hashes: returns the hashes of the data, by name. Its second argument is a function that reads the
             data; it need not be called if the files can be hashed without reading their rows.
@@ -100,6 +104,23 @@ class Evaluation(Generic[S, D]):
         return self.planner(with_evaluation_splits(settings), before)
 
 
+def with_evaluation_splits(settings: S, say: Say | None = None) -> S:
+    """The settings with one split of each dataset folder: ``train`` of training data, ``test`` of the others.
+
+    A split that the settings name stays. ``say`` is called with a message about splits that are not used, if
+    there are any.
+    """
+
+    def at_split(name: str, source: str) -> str:
+        if not is_folder(place(source) / "data"):  # the evaluation itself reads other kinds of folders
+            return source
+        if name == "train":
+            return to_train_on(source, "learned from", say)
+        return to_measure_on(source, "measured on", say)
+
+    return with_sources(settings, ("data", "judgements", "train"), at_split)
+
+
 def evaluation_estimate(seconds: float, size: int) -> Estimate:
     """The estimate for an evaluation of ``seconds`` seconds whose predictions take ``size`` bytes."""
     return Estimate(seconds, disk=4096 + size)
@@ -131,3 +152,20 @@ def extrapolated(
         size = int(sum(map(size, items)) * count // max(1, len(items)))
     estimate = evaluation_estimate(seconds + loading + per_item * count, size)
     return replace(estimate, encoding=per_item * documents)
+
+
+def written_by_program(source: str, *steps: str) -> bool:
+    """Whether ``source`` is a folder that one of ``steps`` wrote from texts that a language model generated.
+
+    A folder of ``postprocess`` without a task, or of ``filter-queries`` without a column ``kind``, was not
+    made from generated texts.
+    """
+    own = own_folder(source)
+    if own is None:
+        return False
+    folder = DatasetFolder.open(own)
+    if folder.manifest.step == "postprocess" and folder.manifest.settings.get("task") is None:
+        return False
+    if folder.manifest.step == "filter-queries" and "kind" not in folder.schema().names:
+        return False
+    return folder.manifest.step in steps

@@ -1,14 +1,76 @@
 """What evaluations share of the figures in ``results.json``, and of the tables that show them."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float64s
-from pairsmith.metrics.bootstrap import interval, mean_and_error, rounded_interval
+from pairsmith.metrics.auroc import auroc, auroc_draws
+from pairsmith.metrics.bootstrap import (
+    interval,
+    mean_and_error,
+    mean_draws,
+    mean_intervals,
+    rounded_interval,
+)
 from pairsmith.metrics.classification import F1Counts, f1_draws, f1_of_counts
 from pairsmith.models.trained_on import fingerprint_of
+
+
+def means_and_intervals(
+    figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
+) -> dict[str, Any]:
+    """The means of figures of the same n rows, n >= 1, for ``results.json``.
+
+    The mean is under the name of the figure, and its 95 % interval under ``{name}_ci``; without resamples the
+    interval is None. For the resamples see ``mean_draws``.
+    """
+    means = {name: round(math.fsum(values) / len(values), 4) for name, values in figures.items()}
+    return {**means, **mean_intervals(figures, bootstrap=bootstrap, seed=seed)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resampled:
+    """A figure of an evaluation, ×100, with its values on bootstrap resamples of the rows.
+
+    ``draws`` is ``(draws,)`` float64, with NaN for a resample in which the figure is undefined.
+    """
+
+    value: float
+    draws: Float64s
+
+
+def resampled_means(
+    figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
+) -> dict[str, Resampled]:
+    """The means of figures of the same n rows, n >= 1, by name; see ``mean_draws`` for the resamples."""
+    draws = mean_draws(figures, bootstrap=bootstrap, seed=seed)
+    return {name: Resampled(math.fsum(values) / len(values), draws[name]) for name, values in figures.items()}
+
+
+def resampled_auroc(
+    scores: Sequence[NDArray[np.floating]], positive: NDArray[np.bool_], *, bootstrap: int, seed: int
+) -> Resampled:
+    """The mean AUROC of one or more ``scores`` of the same n rows, each ``(n,)``; see ``auroc``."""
+    areas = [auroc(values, positive) for values in scores]
+    draws = [
+        auroc_draws(values, positive, draws=bootstrap, rng=np.random.default_rng(seed)) for values in scores
+    ]
+    return Resampled(100.0 * float(np.mean(areas)), 100.0 * np.mean(draws, axis=0))
+
+
+def resampled_f1(counts: Sequence[F1Counts], *, bootstrap: int, seed: int) -> Resampled:
+    """The mean F1 over one or more trainings, from the counts of the same n rows, each ``(n, 3)``.
+
+    See ``f1_draws`` for the counts. A resample draws the same rows for all trainings.
+    """
+    by_row = np.stack(counts, axis=1)  # (n, trainings, 3)
+    draws = f1_draws(by_row, draws=bootstrap, rng=np.random.default_rng(seed))
+    return Resampled(100.0 * float(f1_of_counts(by_row.sum(axis=0)).mean()), 100.0 * draws.mean(axis=1))
 
 
 def over_splits(counts: Mapping[int, F1Counts], *, bootstrap: int, seed: int) -> dict[str, Any]:

@@ -3,30 +3,28 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from pairsmith.core.errors import InputError, ModelError
 from pairsmith.core.paths import Place, is_folder, place, reaching, size_of
 from pairsmith.core.progress import Progress
 from pairsmith.data.tagged import TaggedSentence, has_tags_beside, read_tagged, tags_beside
-from pairsmith.methods.quip.names import (
-    draw_tagged_sentences,
-    tag_after_training,
-    types_of,
-)
+from pairsmith.methods.quip.names import draw_tagged_sentences, tag_after_training, types_of
 from pairsmith.metrics.entities import entity_counts
 from pairsmith.models.span_encoder import require_question_heads
 from pairsmith.runs import hash_source
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, evaluation_estimate
 from pairsmith.steps.evaluate.figures import (
+    Resampled,
     count_trained_on,
     mean_line,
     over_splits,
+    resampled_f1,
     trained_on_line,
     uncertainty_line,
 )
-from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_f1
+from pairsmith.steps.evaluate.paired import Line, Paired
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.transfer_settings import EvaluateNerSettings
 from pairsmith.steps.planning import evenly_spaced
@@ -74,10 +72,13 @@ def sentence_sources(settings: EvaluateNerSettings) -> dict[str, str | Place]:
     return dict(zip(names, files, strict=True))
 
 
-def few_and_test(
-    settings: EvaluateNerSettings,
-) -> tuple[list[list[TaggedSentence]], list[TaggedSentence]]:
-    """The training sentences of each split, and the test sentences."""
+class _Data(NamedTuple):
+    splits: list[list[TaggedSentence]]  # the training sentences of each split
+    test: list[TaggedSentence]
+
+
+def training_and_test_sentences(settings: EvaluateNerSettings) -> _Data:
+    """Read or draw the training sentences of each split, and read the test sentences."""
     entity_counts([["O"]], [["O"]])  # reports a missing package before anything is read
     *train, test = sentence_sources(settings).values()
     splits = [read_tagged(source) for source in train]
@@ -89,14 +90,10 @@ def few_and_test(
     test_sentences = read_tagged(test)
     if not types_of(test_sentences):
         raise InputError(f"{test}: no sentence has an entity, so F1 is 0 whatever is predicted; give others")
-    return splits, test_sentences
+    return _Data(splits, test_sentences)
 
 
-def _compute(
-    settings: EvaluateNerSettings,
-    data: tuple[Sequence[Sequence[TaggedSentence]], Sequence[TaggedSentence]],
-    progress: Progress,
-) -> Evaluated:
+def _compute(settings: EvaluateNerSettings, data: _Data, progress: Progress) -> Evaluated:
     splits, test = data
     if "questions" in settings.start:  # checked before the tagger is trained from a random start
         try:
@@ -166,7 +163,7 @@ def ner_table(results: Mapping[str, Any]) -> str:
 
 def _plan(settings: EvaluateNerSettings, _before: Before) -> Estimate:
     """Train on one split for a few epochs, with a random initialisation, and tag a sample of sentences."""
-    splits, test = few_and_test(settings)
+    splits, test = training_and_test_sentences(settings)
     sample, training = evenly_spaced(test, _SAMPLE), evenly_spaced(splits[0], _SAMPLE)
 
     def seconds_of(epochs: int, sentences: Sequence[TaggedSentence]) -> float:
@@ -186,10 +183,8 @@ def _plan(settings: EvaluateNerSettings, _before: Before) -> Estimate:
     return evaluation_estimate(seconds, sum(per_word * len(sentence.words) for sentence in test))
 
 
-def _rows(
-    _: EvaluateNerSettings, data: tuple[Sequence[Sequence[TaggedSentence]], Sequence[TaggedSentence]]
-) -> Iterator[dict[str, Any]]:
-    for sentence in data[1]:
+def _rows(_: EvaluateNerSettings, data: _Data) -> Iterator[dict[str, Any]]:
+    for sentence in data.test:
         yield {"words": list(sentence.words), "tags": list(sentence.tags)}
 
 
@@ -211,7 +206,7 @@ def _resampled(settings: EvaluateNerSettings, lines: Iterable[Line]) -> dict[str
 
 evaluate_ner = Evaluation(
     "evaluate ner",
-    few_and_test,
+    training_and_test_sentences,
     _compute,
     ner_table,
     _plan,

@@ -1,24 +1,18 @@
 """Comparison of an evaluation with an earlier one on the same data: differences, intervals and verdicts."""
 
 import json
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Generic, Self, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pairsmith.core.arrays import Float64s
 from pairsmith.core.errors import DamagedError, FolderError, InputError, counted, one_line, redacted
 from pairsmith.core.paths import Place, place, reaching
 from pairsmith.core.settings import Settings
 from pairsmith.core.text_width import left_aligned, text_width
-from pairsmith.metrics.auroc import auroc, auroc_draws
-from pairsmith.metrics.bootstrap import interval, mean_draws
-from pairsmith.metrics.classification import F1Counts, f1_draws, f1_of_counts
+from pairsmith.metrics.bootstrap import interval
 from pairsmith.runs import Run, model_display_name
+from pairsmith.steps.evaluate.figures import Resampled
 from pairsmith.steps.evaluate.results import (
     FEW_ROWS,
     PREDICTIONS,
@@ -128,46 +122,6 @@ class Predictions:
         file = self.folder / PREDICTIONS
         with reaching(file, InputError), file.open("rb") as texts:
             yield from texts
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Resampled:
-    """A figure of an evaluation, ×100, with its values on bootstrap resamples of the rows.
-
-    ``draws`` is ``(draws,)`` float64, with NaN for a resample in which the figure is undefined.
-    """
-
-    value: float
-    draws: Float64s
-
-
-def resampled_means(
-    figures: Mapping[str, Sequence[float]], *, bootstrap: int, seed: int
-) -> dict[str, Resampled]:
-    """The means of figures of the same n rows, n >= 1, by name; see ``mean_draws`` for the resamples."""
-    draws = mean_draws(figures, bootstrap=bootstrap, seed=seed)
-    return {name: Resampled(math.fsum(values) / len(values), draws[name]) for name, values in figures.items()}
-
-
-def resampled_auroc(
-    scores: Sequence[NDArray[np.floating]], positive: NDArray[np.bool_], *, bootstrap: int, seed: int
-) -> Resampled:
-    """The mean AUROC of one or more ``scores`` of the same n rows, each ``(n,)``; see ``auroc``."""
-    areas = [auroc(values, positive) for values in scores]
-    draws = [
-        auroc_draws(values, positive, draws=bootstrap, rng=np.random.default_rng(seed)) for values in scores
-    ]
-    return Resampled(100.0 * float(np.mean(areas)), 100.0 * np.mean(draws, axis=0))
-
-
-def resampled_f1(counts: Sequence[F1Counts], *, bootstrap: int, seed: int) -> Resampled:
-    """The mean F1 over one or more trainings, from the counts of the same n rows, each ``(n, 3)``.
-
-    See ``f1_draws`` for the counts. A resample draws the same rows for all trainings.
-    """
-    by_row = np.stack(counts, axis=1)  # (n, trainings, 3)
-    draws = f1_draws(by_row, draws=bootstrap, rng=np.random.default_rng(seed))
-    return Resampled(100.0 * float(f1_of_counts(by_row.sum(axis=0)).mean()), 100.0 * draws.mean(axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

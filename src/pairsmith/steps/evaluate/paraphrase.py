@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from pairsmith.methods.quip.paraphrase import (
     layer_correlations,
     usual_layer,
 )
-from pairsmith.metrics.auroc import auroc, auroc_draws
 from pairsmith.metrics.bertscore import BertScorer
 from pairsmith.metrics.bootstrap import interval, rounded_interval
 from pairsmith.metrics.classification import binary_counts
@@ -32,14 +31,17 @@ from pairsmith.runs import hash_source
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.figures import (
+    Resampled,
     count_trained_on,
     over_splits,
+    resampled_auroc,
+    resampled_f1,
     trained_on_line,
     uncertainty_line,
     with_error,
     with_interval,
 )
-from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_auroc, resampled_f1
+from pairsmith.steps.evaluate.paired import Line, Paired
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.training_splits import TrainingSplits, training_sources, training_splits
 from pairsmith.steps.evaluate.transfer_settings import EvaluateParaphraseSettings
@@ -47,8 +49,13 @@ from pairsmith.steps.planning import count_in_run, read_first
 from pairsmith.steps.shared import load_options, named
 
 
-def _read(settings: EvaluateParaphraseSettings) -> tuple[list[Paraphrase], str]:
-    return paraphrase_pairs(settings.data, settings.seed)
+class _Data(NamedTuple):
+    pairs: list[Paraphrase]
+    negatives: str  # where the negatives come from: people or sampled
+
+
+def _read(settings: EvaluateParaphraseSettings) -> _Data:
+    return _Data(*paraphrase_pairs(settings.data, settings.seed))
 
 
 def _hashes(settings: EvaluateParaphraseSettings, _: object) -> dict[str, str]:
@@ -62,9 +69,7 @@ def load_scorer(settings: EvaluateParaphraseSettings) -> BertScorer:
     return BertScorer(encoder, settings.special_tokens, settings.batch_tokens)
 
 
-def _compute(
-    settings: EvaluateParaphraseSettings, data: tuple[Sequence[Paraphrase], str], progress: Progress
-) -> Evaluated:
+def _compute(settings: EvaluateParaphraseSettings, data: _Data, progress: Progress) -> Evaluated:
     pairs, negatives = data
     training = training_splits(settings)
     for source, origin in ((settings.data, negatives), (settings.train, training.negatives)):
@@ -89,11 +94,11 @@ def _compute(
         scores, predictions = detect_paraphrases(
             scorer, pairs, layer, training.pairs, tune=settings.tune, progress=progress
         )
-    positive, rng = labels_of(pairs), np.random.default_rng(settings.seed)
-    draws = auroc_draws(scores, positive, draws=settings.bootstrap, rng=rng)
+    positive = labels_of(pairs)
+    area = resampled_auroc([scores], positive, bootstrap=settings.bootstrap, seed=settings.seed)
     figures |= {
-        "auroc": round(100 * auroc(scores, positive), 4),
-        "auroc_ci": rounded_interval(interval(100 * draws)),
+        "auroc": round(area.value, 4),
+        "auroc_ci": rounded_interval(interval(area.draws)),
         "layer": layer,
         "count": len(pairs),
         "positives": int(positive.sum()),
@@ -196,8 +201,8 @@ def _plan(settings: EvaluateParaphraseSettings, before: Before) -> Estimate:
     )
 
 
-def _rows(_: EvaluateParaphraseSettings, data: tuple[Sequence[Paraphrase], str]) -> Iterator[dict[str, Any]]:
-    for pair in data[0]:
+def _rows(_: EvaluateParaphraseSettings, data: _Data) -> Iterator[dict[str, Any]]:
+    for pair in data.pairs:
         yield {"sentence1": pair.sentence1, "sentence2": pair.sentence2, "label": pair.label}
 
 

@@ -1,6 +1,5 @@
 """Question answering: exact match and F1 of the answers of a reader or a student (M11, Q7)."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -8,13 +7,12 @@ from typing import Any
 from pairsmith.core.errors import verb_for
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Question, read_questions
-from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.squad import exact_match, f1, squad_warning
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.storage import JSON, hash_json
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.figures import with_interval
-from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_means
+from pairsmith.steps.evaluate.figures import Resampled, means_and_intervals, resampled_means, with_interval
+from pairsmith.steps.evaluate.paired import Line, Paired
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.settings import EvaluateQaSettings
 from pairsmith.steps.planning import count_in_run
@@ -106,9 +104,7 @@ def qa_figures(
         seed: random seed of the resamples.
     """
     figures = {"exact": [100.0 * value for value in exact], "f1": [100.0 * value for value in f1]}
-    means = {name: round(math.fsum(values) / len(values), 4) for name, values in figures.items()}
-    limits = mean_intervals(figures, bootstrap=bootstrap, seed=seed)
-    return {**means, **limits, "count": len(exact)}
+    return means_and_intervals(figures, bootstrap=bootstrap, seed=seed) | {"count": len(exact)}
 
 
 def qa_table(results: Mapping[str, Any]) -> str:

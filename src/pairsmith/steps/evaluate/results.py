@@ -4,25 +4,21 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import Field
 
 from pairsmith import __version__
 from pairsmith.core.errors import FolderError, PairsmithError, StorageError, redacted, redacted_values
-from pairsmith.core.paths import Place, exists, is_folder, place, reaching
-from pairsmith.core.progress import Say
+from pairsmith.core.paths import Place, exists, reaching
 from pairsmith.core.settings import Settings
-from pairsmith.data.files.folders import own_folder
-from pairsmith.data.splits import to_measure_on, to_train_on
-from pairsmith.runs import DatasetFolder, Manifest, Run, lock, model_display_name, write_json
+from pairsmith.runs import Manifest, Run, lock, model_display_name, write_json
 from pairsmith.runs.card import fenced, origin_section
 from pairsmith.runs.claim import claim
 from pairsmith.runs.folder import changed_files
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.manifest import check_format
 from pairsmith.runs.storage import WORK_IS_KEPT, hash_bytes, write_atomic
-from pairsmith.steps.shared import with_sources
 
 FEW_ROWS = 50
 """With fewer rows or queries, the interval of a figure is some 20 points wide or more."""
@@ -39,41 +35,6 @@ PredictionRows = Iterable[Mapping[str, Any]]
 Evaluated = tuple[Figures, PredictionRows | None]
 """The figures of ``results.json``, and the lines of ``predictions.jsonl``; None: no such file is written."""
 
-S = TypeVar("S", bound=Settings)
-
-
-def with_evaluation_splits(settings: S, say: Say | None = None) -> S:
-    """The settings with a split named for each folder with several: ``test``, for training data ``train``.
-
-    ``say`` is called with a message about splits that are not used, if there are any.
-    """
-
-    def at_split(name: str, source: str) -> str:
-        if not is_folder(place(source) / "data"):  # the evaluation itself reads other kinds of folders
-            return source
-        if name == "train":
-            return to_train_on(source, "learned from", say)
-        return to_measure_on(source, "measured on", say)
-
-    return with_sources(settings, ("data", "judgements", "train"), at_split)
-
-
-def written_by_program(source: str, *steps: str) -> bool:
-    """Whether ``source`` is a folder that one of ``steps`` wrote from texts that a language model generated.
-
-    A folder of ``postprocess`` without a task, or of ``filter-queries`` without a column ``kind``, was not
-    made from generated texts.
-    """
-    own = own_folder(source)
-    if own is None:
-        return False
-    folder = DatasetFolder.open(own)
-    if folder.manifest.step == "postprocess" and folder.manifest.settings.get("task") is None:
-        return False
-    if folder.manifest.step == "filter-queries" and "kind" not in folder.schema().names:
-        return False
-    return folder.manifest.step in steps
-
 
 class EvaluationRecord(Manifest):
     """``about`` in ``results.json``: the provenance of the results, and the hashes of other files."""
@@ -88,7 +49,7 @@ def evaluate_once(
     compute: Callable[[], Evaluated],
     *,
     table: Callable[[Mapping[str, Any]], str] | None = None,
-    goes_on: bool = False,
+    resumable: bool = False,
     compare: Callable[[], Figures | None] | None = None,
 ) -> dict[str, Any]:
     """Compute and write the results, unless the run's folder already has results of the same evaluation.
@@ -99,7 +60,7 @@ def evaluate_once(
         settings: the settings of the evaluation; those that change no figure are only recorded in ``about``.
         compute: returns the figures and the predictions, see ``Evaluated``.
         table: formats the results as a table for the user and the card.
-        goes_on: whether ``compute`` saves parts of its work in the folder, which an evaluation that was
+        resumable: whether ``compute`` saves parts of its work in the folder, which an evaluation that was
             stopped reuses, even with other settings. If so, ``results.json`` is first written without
             figures, to identify the evaluation.
         compare: returns a comparison of the finished folder with an earlier evaluation, or None. It is
@@ -110,10 +71,10 @@ def evaluate_once(
         The content of ``results.json``: the figures, and their provenance (``about``).
     """
     new_folders = []  # of a local folder: itself and its parents, innermost first
-    if isinstance(run.out, Path) and not goes_on:
+    if isinstance(run.out, Path) and not resumable:
         new_folders = [folder for folder in (run.out, *run.out.parents) if not exists(folder)]
     earlier = claim(
-        run, identity, RESULTS, read_about, extends=lambda earlier: goes_on and not earlier.complete
+        run, identity, RESULTS, read_about, extends=lambda earlier: resumable and not earlier.complete
     )
     results = read_finished(run, earlier)
     has_card = results is not None and exists(run.out / CARD)
@@ -121,12 +82,12 @@ def evaluate_once(
         if earlier is not None and earlier.complete and not run.fresh:
             run.progress.say(f"{run.out} has changed since it was written; it is evaluated again")
         about = identity.as_record() | redacted_values(settings.not_deciding())
-        if goes_on:
+        if resumable:
             begin(run, about)
         try:
             results = write_results(run, *compute(), about)
         except PairsmithError as error:
-            if isinstance(error, StorageError) and not goes_on:
+            if isinstance(error, StorageError) and not resumable:
                 error.args = (str(error).replace(WORK_IS_KEPT, "fix this and evaluate again"),)
             _remove(run.out, new_folders)
             raise

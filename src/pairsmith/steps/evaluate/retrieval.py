@@ -3,7 +3,6 @@
 This step is no ``Evaluation``: a run that was stopped goes on from the document vectors that it saved.
 """
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,23 +17,21 @@ from pairsmith.data.beir import RetrievalSet, read_retrieval
 from pairsmith.data.chunk_rows import read_query_examples
 from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.splits import to_measure_on
-from pairsmith.metrics.bootstrap import mean_intervals
 from pairsmith.metrics.ranking import MEASURES
 from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.search.bm25 import bm25_revision
-from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, extrapolated
-from pairsmith.steps.evaluate.figures import with_interval
+from pairsmith.steps.evaluate.evaluation import CALIBRATION_ITEMS, extrapolated, written_by_program
+from pairsmith.steps.evaluate.figures import means_and_intervals, resampled_means, with_interval
 from pairsmith.steps.evaluate.paired import (
     EarlierEvaluation,
     Predictions,
     paired_differences,
     paired_table,
-    resampled_means,
     warn_of_few,
 )
-from pairsmith.steps.evaluate.results import Evaluated, evaluate_once, written_by_program
+from pairsmith.steps.evaluate.results import Evaluated, evaluate_once
 from pairsmith.steps.evaluate.retrieval_settings import BM25, EvaluateRetrievalSettings
 from pairsmith.steps.evaluate.retrievers import Rankings, kept_vectors, ranked_grades, retrieve, searcher
 from pairsmith.steps.kept_vectors import remove_vectors
@@ -83,7 +80,7 @@ def evaluate_retrieval(settings: EvaluateRetrievalSettings, run: Run) -> dict[st
         settings,
         partial(_compute, settings, data, run, revision),
         table=retrieval_table,
-        goes_on=settings.model != BM25,
+        resumable=settings.model != BM25,
         compare=partial(_compared_with, earlier, settings, data, run),
     )
     remove_vectors(run.out / OWN_VECTORS)
@@ -109,8 +106,7 @@ def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, 
     vectors = None if settings.model == BM25 else kept_vectors(settings, folder, revision)
     rankings = retrieve(settings, data.documents, data.queries, run.progress, vectors)
     by_measure = figures_of_queries(data, rankings)
-    means = {name: round(math.fsum(figures) / len(figures), 4) for name, figures in by_measure.items()}
-    limits = mean_intervals(by_measure, bootstrap=settings.bootstrap, seed=settings.seed)
+    means = means_and_intervals(by_measure, bootstrap=settings.bootstrap, seed=settings.seed)
     by_program = written_by_program(settings.data, "filter-queries", "queries")
     if by_program and written_by_program(settings.data, "queries"):
         run.progress.say(
@@ -135,7 +131,7 @@ def _compute(settings: EvaluateRetrievalSettings, data: RetrievalSet, run: Run, 
         }
         for row, (query, text) in enumerate(data.queries.items())
     )
-    return {**means, **limits, **counts, "faults": faults}, lines
+    return {**means, **counts, "faults": faults}, lines
 
 
 def earlier_retrieval(

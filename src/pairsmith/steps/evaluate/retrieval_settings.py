@@ -30,14 +30,14 @@ Language = Literal[
 ]
 """Languages that have a stemmer and stop words; ``none`` for neither."""
 
-OfQueries = Annotated[
+QueryPrompt = Annotated[
     str | None,
     Field(
         description='Text put before each query, such as "query: ". Unset: the prompt query that was saved '
         "with the model, if any."
     ),
 ]
-OfDocuments = Annotated[
+DocumentPrompt = Annotated[
     str | None,
     Field(
         description='Text put before each document, such as "passage: ". Unset: the prompt document that was '
@@ -59,7 +59,7 @@ Dimensions = Annotated[
         "Unset: all.",
     ),
 ]
-OfWords = Annotated[
+LanguageOfWords = Annotated[
     Language,
     Field(
         description="With --model bm25: the language of the stemmer and the stop words. none: words are "
@@ -105,8 +105,8 @@ class EvaluateRetrievalSettings(Settings):
         description="Split whose queries are used. Unset: test, or the only split of a folder.",
         json_schema_extra=BY_CONTENT,
     )
-    query_prompt: OfQueries = None
-    document_prompt: OfDocuments = None
+    query_prompt: QueryPrompt = None
+    document_prompt: DocumentPrompt = None
     against: str | None = Field(
         default=None,
         description="Folder of an earlier evaluate retrieval on the same queries and documents. The results "
@@ -131,7 +131,7 @@ class EvaluateRetrievalSettings(Settings):
         description="Number of retrieved documents that are written to predictions.jsonl for each query.",
     )
     dimensions: Dimensions = None
-    language: OfWords = "english"
+    language: LanguageOfWords = "english"
     pooling: Pooling = "default"
     batch_size: TextsAtOnce = 1_024
     max_length: TextLength = None

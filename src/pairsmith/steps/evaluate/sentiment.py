@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,28 +24,37 @@ from pairsmith.models.reader import load_reader
 from pairsmith.models.span_encoder import load_span_encoder, require_question_heads
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.figures import mean_line, over_repetitions, uncertainty_line
-from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_auroc, resampled_means
+from pairsmith.steps.evaluate.figures import (
+    Resampled,
+    mean_line,
+    over_repetitions,
+    resampled_auroc,
+    resampled_means,
+    uncertainty_line,
+)
+from pairsmith.steps.evaluate.paired import Line, Paired
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.transfer_settings import EvaluateSentimentSettings
 from pairsmith.steps.planning import count_in_run
 from pairsmith.steps.shared import load_options, named
 
 
-def _read(settings: EvaluateSentimentSettings) -> tuple[list[Opinion], int]:
-    """The texts, and the number of rows that are left out because their text is blank."""
+class _Data(NamedTuple):
+    opinions: list[Opinion]
+    blank: int  # the number of rows that are left out because their text is blank
+
+
+def _read(settings: EvaluateSentimentSettings) -> _Data:
     blank: list[str] = []
     opinions = list(read_opinions(settings.data, blank.append))
     if len({opinion.positive for opinion in opinions}) < 2:
         raise InputError(
             f"{settings.data}: all {len(opinions):,} texts have the same label; give texts of both labels"
         )
-    return opinions, len(blank)
+    return _Data(opinions, len(blank))
 
 
-def _compute(
-    settings: EvaluateSentimentSettings, data: tuple[Sequence[Opinion], int], progress: Progress
-) -> Evaluated:
+def _compute(settings: EvaluateSentimentSettings, data: _Data, progress: Progress) -> Evaluated:
     opinions, blank = data
     if blank:
         progress.say(f"{counted(blank, 'rows are')} left out: the text is blank")
@@ -134,15 +143,15 @@ def sentiment_table(results: Mapping[str, Any]) -> str:
 def _plan(settings: EvaluateSentimentSettings, before: Before) -> Estimate:
     """Score a sample of the texts."""
     # In the sample of an earlier step, all texts may have the same label.
-    opinions = list(read_opinions(settings.data)) if settings.data in before else _read(settings)[0]
+    opinions = list(read_opinions(settings.data)) if settings.data in before else _read(settings).opinions
     texts = [opinion.text for opinion in opinions]
     load = partial(judge, settings, Silent(), untrained=settings.model in before)
     count = count_in_run(len(texts), [settings.data], before)
     return extrapolated(load, texts, count, lambda text: len(text) + 400, most=256)
 
 
-def _rows(_: EvaluateSentimentSettings, data: tuple[Sequence[Opinion], int]) -> Iterator[dict[str, Any]]:
-    for opinion in data[0]:
+def _rows(_: EvaluateSentimentSettings, data: _Data) -> Iterator[dict[str, Any]]:
+    for opinion in data.opinions:
         yield {"text": opinion.text, "positive": opinion.positive}
 
 

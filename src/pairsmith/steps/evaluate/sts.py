@@ -97,7 +97,15 @@ def check_evaluate_sts(settings: EvaluateStsSettings, _labels: Collection[str]) 
 
 def _table(results: Mapping[str, Any], suites: Sequence[StsSuite]) -> str:
     table = sts_table({suite.name: results[suite.name] for suite in suites})
-    return f"{table}\n{sts_comparison(results[AGAINST])}" if "suites" in results.get(AGAINST, ()) else table
+    against = results.get(AGAINST, {})
+    if "suites" not in against:  # there is no comparison; a test set may have its name
+        return table
+    differences = {
+        suite if name == "all" else f"{suite}, mean of subsets": difference
+        for suite, by_figure in against["suites"].items()
+        for name, difference in by_figure.items()
+    }
+    return f"{table}\n{paired_table(against, 'pairs', differences)}"
 
 
 def _compute(settings: EvaluateStsSettings, suites: Sequence[StsSuite], progress: Progress) -> Evaluated:
@@ -243,16 +251,6 @@ def cosines_in(folder: Place, suites: Sequence[StsSuite]) -> CosinesOfSuites:
         }
         for suite in suites
     }
-
-
-def sts_comparison(against: Mapping[str, Any]) -> str:
-    """The comparison in ``results.json`` as a text table with a line for each figure of each suite."""
-    figures = {
-        suite if name == "all" else f"{suite}, mean of subsets": difference
-        for suite, by_figure in against["suites"].items()
-        for name, difference in by_figure.items()
-    }
-    return paired_table(against, "pairs", figures)
 
 
 def _compared_with(

@@ -22,8 +22,8 @@ from pairsmith.metrics.rouge import (
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.storage import hash_json
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
-from pairsmith.steps.evaluate.figures import with_interval
-from pairsmith.steps.evaluate.paired import Line, Paired, Resampled, resampled_means
+from pairsmith.steps.evaluate.figures import Resampled, resampled_means, with_interval
+from pairsmith.steps.evaluate.paired import Line, Paired
 from pairsmith.steps.evaluate.results import Evaluated
 from pairsmith.steps.evaluate.settings import EvaluateSummariesSettings, lead_count
 from pairsmith.steps.planning import count_in_run
@@ -70,18 +70,18 @@ def _compute(settings: EvaluateSummariesSettings, data: _Data, progress: Progres
 
 
 def summarizer(
-    settings: EvaluateSummariesSettings, progress: Progress, *, fresh_decoder: bool = False
+    settings: EvaluateSummariesSettings, progress: Progress, *, untrained: bool = False
 ) -> Callable[[Sequence[Document]], list[str]]:
     """Load the model, and return a function that summarises documents (``lead:N``: by first sentences).
 
-    With ``fresh_decoder``, a model without a decoder gets an untrained one, for plans.
+    An ``untrained`` model gets a decoder if it has none, for plans.
     """
     count = lead_count(settings.model)
     if count is not None:
         return lambda documents: lead_summaries([document.text for document in documents], count)
     from pairsmith.models.text_generator import load_text_generator
 
-    model = load_text_generator(settings.model, fresh_decoder=fresh_decoder, **load_options(settings))
+    model = load_text_generator(settings.model, fresh_decoder=untrained, **load_options(settings))
 
     def write(documents: Sequence[Document]) -> list[str]:
         with progress.task("summarize", len(documents), "documents") as bar:
@@ -160,7 +160,7 @@ def _plan(settings: EvaluateSummariesSettings, before: Before) -> Estimate:
     documents = _read(settings).documents
     count = count_in_run(len(documents), [settings.data], before)
     return extrapolated(
-        partial(summarizer, settings, Silent(), fresh_decoder=settings.model in before),
+        partial(summarizer, settings, Silent(), untrained=settings.model in before),
         documents,
         min(count, settings.limit or count),
         lambda document: 2 * len(document.summary) + 100,

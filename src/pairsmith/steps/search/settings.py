@@ -9,9 +9,9 @@ from pairsmith.core.settings import Listed, Settings, refuse
 from pairsmith.steps.evaluate.retrieval_settings import (
     CorpusColumn,
     Dimensions,
-    OfDocuments,
-    OfQueries,
-    OfWords,
+    DocumentPrompt,
+    LanguageOfWords,
+    QueryPrompt,
     refuse_without_effect,
 )
 
@@ -42,10 +42,10 @@ class SearchSettings(Settings):
         "if unset. These files may be deleted at any time.",
     )
     vectors: VectorFolder = None
-    query_prompt: OfQueries = None
-    document_prompt: OfDocuments = None
+    query_prompt: QueryPrompt = None
+    document_prompt: DocumentPrompt = None
     dimensions: Dimensions = None
-    language: OfWords = "english"
+    language: LanguageOfWords = "english"
     pooling: Pooling = "default"
     batch_size: TextsAtOnce = 1_024
     max_length: TextLength = None

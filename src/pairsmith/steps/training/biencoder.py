@@ -72,7 +72,7 @@ train_biencoder = TrainingStep(
     _train,
     MINING,
     _identity,
-    alone="its loss compares each output of a batch with all inputs of the batch",
+    single_process_reason="its loss compares each output of a batch with all inputs of the batch",
 )
 """Trains a bi-encoder on seeds. ``SentenceTransformer`` opens the folder."""
 

@@ -78,12 +78,6 @@ def _bases(base: str) -> list[str]:
     return [name for name in (named if isinstance(named, list) else [named]) if isinstance(name, str)]
 
 
-def _data(sources: Sources) -> str:
-    """The end of a sentence that names the data for training and validation, or the sources of these."""
-    names = [f"`{credit.name}`" for credit in sources.credits if credit.role == "data"]
-    return f" with data from {', '.join(names)}" if names else ""
-
-
 def _repeat(step: str, settings: TrainingSettings | TrainClassifierSettings) -> str:
     return origin_section(step, __version__, displayed_options(settings))
 
@@ -99,37 +93,41 @@ def _rights(sources: Sources) -> list[str]:
     return [*filter(None, parts)]
 
 
-def _curve(name: str, figures: Mapping[int, float | None]) -> str:
-    """A Markdown table of the validation figures by step; ``name`` is their measure."""
-    cells = {step: "undefined" if figure is None else f"{figure:.2f}" for step, figure in figures.items()}
-    rows = "\n".join(f"| {step:,} | {figure} |" for step, figure in cells.items())
-    return f"| step | {name} |\n|---|---|\n{rows}"
-
-
 def training_card(trained: "Trained", settings: TrainingSettings, folder: ModelFolder) -> str:
     """README.md of a model that a ``TrainingStep`` trained."""
     training = trained.history
-    metadata = _metadata(trained.hub, settings.base, folder.sources)
-    rights = "\n\n".join(_rights(folder.sources)) + "\n"
-    lines = "\n".join(f"| {name} | {value} |" for name, value in trained.facts.items())
-    text = (
-        f"---\n{metadata}---\n\n# {trained.title}\n\n"
-        f"It is `{model_display_name(settings.base)}`, trained further{_data(folder.sources)}"
-        f"{'. Seeds are examples that people labelled' if hasattr(settings, 'seeds') else ''}."
-        f"\n\n## How to use it\n\n{trained.use}\n\n{_repeat(folder.step, settings)}\n\n"
-        f"## Training\n\n| what | value |\n|---|---|\n{lines}\n\n"
+    data = [f"`{credit.name}`" for credit in folder.sources.credits if credit.role == "data"]
+    origin = f"It is `{model_display_name(settings.base)}`, trained further"
+    origin += f" with data from {', '.join(data)}." if data else "."
+    if hasattr(settings, "seeds"):
+        origin += " Seeds are examples that people labelled."
+    facts = "\n".join(f"| {name} | {value} |" for name, value in trained.facts.items())
+    steps = (
         f"Steps: {training.steps:,}, each of {counted(settings.batch_size, 'examples')}; "
         f"seed {settings.seed}. "
     )
-    measure = _MEASURES.get(training.metric, training.metric)
-    if not training.validation:
-        return (
-            text + "No validation examples chose a step; the weights are those of the last one.\n\n" + rights
+    if training.validation:
+        measure = _MEASURES.get(training.metric, training.metric)
+        figures = "\n".join(
+            f"| {step:,} | {'undefined' if figure is None else f'{figure:.2f}'} |"
+            for step, figure in training.validation.items()
         )
-    return (
-        f"{text}The weights are those of step {training.best_step:,}, chosen by the {measure} (×100) "
-        f"on the validation examples:\n\n{_curve(measure, training.validation)}\n\n{rights}"
-    )
+        steps += (
+            f"The weights are those of step {training.best_step:,}, chosen by the {measure} (×100) "
+            f"on the validation examples:\n\n| step | {measure} |\n|---|---|\n{figures}"
+        )
+    else:
+        steps += "No validation examples chose a step; the weights are those of the last one."
+    sections = [
+        f"---\n{_metadata(trained.hub, settings.base, folder.sources)}---\n\n# {trained.title}",
+        origin,
+        f"## How to use it\n\n{trained.use}",
+        _repeat(folder.step, settings),
+        f"## Training\n\n| what | value |\n|---|---|\n{facts}",
+        steps,
+        *_rights(folder.sources),
+    ]
+    return "\n\n".join(sections) + "\n"
 
 
 _CLASSIFY = """```python
@@ -154,7 +152,6 @@ def classifier_card(
     settings: TrainClassifierSettings, training: Mapping[str, Any], folder: ModelFolder
 ) -> str:
     """README.md of a text classifier; ``training`` is the result of ``ClassifierTraining.to_json``."""
-    metadata = _metadata(_CLASSIFIER, settings.base, folder.sources)
     labels = "\n".join(f"| {label} | {count:,} |" for label, count in training["texts"].items())
     choices = "\n".join(
         f"| {choice['c']:g} | {choice['log_loss']:.4f} | {choice['accuracy']:.2f} |"
@@ -168,7 +165,7 @@ def classifier_card(
             f"| C | log loss | accuracy ×100 |\n|---|---|---|\n{choices}"
         )
     sections = [
-        f"---\n{metadata}---\n\n# A text classifier",
+        f"---\n{_metadata(_CLASSIFIER, settings.base, folder.sources)}---\n\n# A text classifier",
         "It gives a text one of the labels in the table below, by a logistic regression on the text's vector "
         f"by `{model_display_name(settings.base)}`, of length 1. The encoder itself was not trained.",
         f"## How to use it\n\n{_CLASSIFY}",

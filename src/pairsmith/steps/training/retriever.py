@@ -66,6 +66,6 @@ train_retriever = TrainingStep(
     _read,
     _train,
     RETRIEVAL,
-    alone="its loss compares each document of a batch with all queries of the batch",
+    single_process_reason="its loss compares each document of a batch with all queries of the batch",
 )
 """Trains a retriever on queries and documents. ``SentenceTransformer`` opens the folder."""

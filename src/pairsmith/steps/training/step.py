@@ -106,7 +106,7 @@ class TrainingStep(Generic[S, D]):
         train: trains a model on these data.
         paper: the paper whose method it is, for the card.
         identity: returns what decides the weights besides settings, base and sources.
-        alone: the reason why several processes cannot share the training; empty if they can.
+        single_process_reason: why several processes cannot share the training; empty if they can.
         planner: estimates the cost of the step from the step itself, its settings, and the estimates of
             earlier steps.
     """
@@ -117,14 +117,14 @@ class TrainingStep(Generic[S, D]):
     train: Callable[[D, S, TrainingContext], Trained]
     paper: str
     identity: Callable[[S], TrainingIdentity] = lambda _: TrainingIdentity()
-    alone: str = ""
+    single_process_reason: str = ""
     planner: Callable[["TrainingStep[Any, Any]", Any, Before], Estimate] = plan_training
 
     def __call__(self, settings: S, run: Run) -> Place:
         """Read the data, train a model, and save it in the run's folder."""
         processes = Processes.current()
-        if processes.size > 1 and self.alone:
-            raise SettingsError(f"{self.name} runs in one process: {self.alone}")
+        if processes.size > 1 and self.single_process_reason:
+            raise SettingsError(f"{self.name} runs in one process: {self.single_process_reason}")
         run = processes.quiet_unless_writing(run)
         settings = with_training_splits(resolve_dtype(settings, run), run.progress.say)
         device = pick_device(settings.device)
@@ -232,13 +232,13 @@ def warn_of_equal_data(
             )
 
 
-class _Saved(Protocol):
+class _Savable(Protocol):
     """A model that writes itself into a folder."""
 
     def save(self, folder: Path) -> None: ...
 
 
-def save_with_card(model: _Saved, card: str, out: Path) -> None:
+def save_with_card(model: _Savable, card: str, out: Path) -> None:
     """Save a model and its card in an empty folder."""
     model.save(out)
     (out / "README.md").write_text(card, encoding="utf-8")

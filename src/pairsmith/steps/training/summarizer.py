@@ -27,7 +27,7 @@ _TITLES = {
     "reading": "A model that writes questions to answers in passages",
 }
 
-_USE = """```python
+_USE_OF_SEQ2SEQ = """```python
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 model = AutoModelForSeq2SeqLM.from_pretrained("path/to/this/folder")
@@ -35,7 +35,7 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 inputs = tokenizer("{text}", truncation=True, return_tensors="pt")
 print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
 ```"""
-_CONTINUE = """```python
+_USE_OF_DECODER = """```python
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -47,7 +47,10 @@ ids = torch.tensor([read])
 written = model.generate(ids, attention_mask=torch.ones_like(ids))[0, len(read) :]
 print(tokenizer.decode(written, skip_special_tokens=True).strip())
 ```"""
-_READ = {"summaries": "A long document …", "reading": "the answer: The passage that contains the answer."}
+_EXAMPLE_INPUTS = {
+    "summaries": "A long document …",
+    "reading": "the answer: The passage that contains the answer.",
+}
 
 
 def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]:
@@ -75,7 +78,9 @@ def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: 
         "validation examples": len(data.validation),
     }
     cue = trained.model.cue
-    use = (_USE if cue is None else _CONTINUE).format(text=_READ[settings.kind], cue=json.dumps(cue))
+    use = (_USE_OF_SEQ2SEQ if cue is None else _USE_OF_DECODER).format(
+        text=_EXAMPLE_INPUTS[settings.kind], cue=json.dumps(cue)
+    )
     hub = HubModel("transformers", "summarization" if settings.kind == "summaries" else "text-generation")
     return Trained.transformer(_TITLES[settings.kind], use, hub, trained, facts)
 

@@ -190,7 +190,7 @@ train_tagger = TrainingStep(
     _train,
     QUIP,
     _identity,
-    alone="its batches are too small to be shared",
+    single_process_reason="its batches are too small to be shared",
     planner=_plan,
 )
 """Trains a tagger on all sentences, without checkpoints. ``AutoModelForTokenClassification`` opens the
