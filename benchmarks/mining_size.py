@@ -29,7 +29,7 @@ from pairsmith.search.exact import Neighbours
 from pairsmith.search.names import RetrievalName
 from pairsmith.search.selection import PairFile, select_pairs
 from pairsmith.steps.corpora.encoded import Encoded
-from pairsmith.steps.mine.candidates import scored_candidates
+from pairsmith.steps.mine.search import scored_candidates
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, neighbour_rows
 

@@ -66,7 +66,7 @@ cut to the width of the terminal. Without a query, you are asked for queries, un
 
 | option | |
 |---|---|
-| `--json` | Print each query's results as a line of JSON, which `answer` reads. |
+| `--json` | Print each query's results and other columns as a line of JSON, which `answer` reads. |
 | `--quiet` | Show only the results of the search, no progress and messages. |
 """
 

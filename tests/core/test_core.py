@@ -177,7 +177,7 @@ LIGHT = (
     (
         "transformers",
         "steps.questions.ask steps.questions.relabel steps.mine.route steps.mine.filter steps.mine.rewrite "
-        "steps.mine.neighbours tools.report.route",
+        "steps.mine.search tools.report.route",
     ),
     (
         "sentence_transformers",

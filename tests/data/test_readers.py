@@ -465,6 +465,41 @@ class TestTables:
     def test_no_rows(self, put, name, data):
         assert fault(put(name, data)).endswith(f"{name} holds no texts")
 
+    @pytest.mark.parametrize(
+        ("data", "expected"),
+        [
+            ("text,label (pos;neg;neutral)\ngood,pos\n\nbad,neg,\n", ["good", "bad"]),
+            ('text,label (a;b;c)\n  \n"good; or\nnot",a\n', ["good; or\nnot"]),
+            ("text;label (a,b,c);n\ngood, I think;a;1\n", ["good, I think"]),
+            ("text;from, to\na, b;c\nd;e\n", ["a, b", "d"]),
+            ("text,label (a;b)\n", None),
+            ("a,text,label (a;b)\n1,x,y\n", ["x"]),
+        ],
+    )
+    def test_the_separator_divides_all_rows_into_as_many_fields(self, put, data, expected):
+        path = put("in.csv", data)
+        if expected is None:
+            assert fault(path).endswith("in.csv holds no texts")
+        else:
+            assert texts(path) == expected
+
+    @settings(max_examples=50)
+    @given(
+        st.sampled_from([",", ";"]),
+        st.lists(st.text("ab,; ", min_size=1), min_size=2, max_size=4, unique_by=str.strip),
+        st.data(),
+    )
+    def test_the_separator_is_found_if_fields_have_none(self, tmp_path_factory, separator, names, data):
+        header = [name.replace(separator, "") + str(number) for number, name in enumerate(names)]
+        row = st.lists(st.text("ab ", min_size=1), min_size=len(names), max_size=len(names))
+        rows = data.draw(st.lists(row.filter(lambda row: "".join(row).strip()), min_size=1, max_size=4))
+        path = tmp_path_factory.mktemp("t") / "in.csv"
+        lines = [separator.join(fields) for fields in [header, *rows]]
+        path.write_text("".join(f"{line}\n" for line in lines))
+        read = [list(row.items()) for _, row in open_source(path).rows()]
+        stripped = [name.strip() for name in header]
+        assert read == [list(zip(stripped, fields, strict=True)) for fields in rows]
+
     @settings(max_examples=50)
     @given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"])), min_size=1))
     def test_what_the_csv_module_writes_is_read(self, tmp_path_factory, lines):

@@ -365,6 +365,29 @@ def test_each_document_that_a_search_finds_is_a_passage_of_its_query(rows):
     assert (third.question, third.context, third.others, third.blank) == ("Who?", "", {}, "passage")
 
 
+def test_the_columns_of_a_query_go_on_to_each_of_its_documents(rows):
+    found = [
+        {"rank": rank, "score": 0.5, "id": f"c{rank}", "title": "T", "document": "m.md", "text": PASSAGE}
+        for rank in (1, 2)
+    ]
+    others = {"Title": "Mr", "title": "Dr", "team": "A", "question": "old", "context": None}
+    data = rows(
+        {"query": "Where?", "id": "17", **others, "documents": found},
+        {"query": "Who?", "id": "18", **others, "documents": []},
+    )
+    first, second, third = read_question_rows(str(data))
+    assert [(row.id, row.question) for row in (first, second, third)] == [
+        ("17", "Where?"), ("17-2", "Where?"), ("18", "Who?"),
+    ]  # fmt: skip
+    kept = {
+        "Title": "Mr", "original_title": "Dr", "team": "A", "original_question": "old", "original_context": None,
+    }  # fmt: skip
+    documents = {"score": "0.5", "title": "T", "document": "m.md"}
+    assert first.others == {"rank": "1", "chunk": "c1", **documents, **kept}
+    assert second.others == {"rank": "2", "chunk": "c2", **documents, **kept}
+    assert third.others == kept
+
+
 def test_questions_without_passages_are_told_where_to_find_some(rows):
     data = rows({"Question": "Where?", "urgent": "yes"})
     message = "no column 'context', .*; pairsmith search --json finds passages; it has: Question, urgent$"

@@ -10,7 +10,7 @@ from tests.steps.mix.test_mix import lines
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import LABELLED_TEXT, SCORED_PAIR
 from pairsmith.data.squad import QUESTION
-from pairsmith.runs import Card, Run, model_display_name, sources_of
+from pairsmith.runs import Card, Run, model_display_name, sources_of, synthetic_tag, written_by_model
 from pairsmith.runs.attribution import Sources
 from pairsmith.runs.provenance import Attribution, hub_licence, joint_languages, joint_licences
 from pairsmith.steps.generate.postprocess import postprocess
@@ -238,3 +238,20 @@ def test_the_hubs_own_library_reads_the_card(tmp_path, schema, row, task):
         ["en"],
         ["org/a"],
     )
+
+
+@pytest.mark.parametrize(
+    ("tags", "models", "expected"),
+    [
+        ("tags: [pairsmith, hard-negatives]\n", {"encoder": "sha256:0"}, False),
+        ("tags: [pairsmith, synthetic]\n", {}, True),
+        ("tags: [my-own]\n", {"model": "sha256:0"}, True),
+        ("tags: [my-own]\n", {}, False),
+        ("tags: [synthetic]\n", {}, True),
+    ],
+)
+def test_the_card_says_whether_a_model_wrote_texts(tmp_path, tags, models, expected):
+    folder = card(tmp_path / "d", tags)
+    (tmp_path / "d" / "manifest.json").write_text(json.dumps({"step": "negatives", "models": models}))
+    assert written_by_model(folder) is expected
+    assert synthetic_tag(str(tmp_path), folder) == (("synthetic",) if expected else ())

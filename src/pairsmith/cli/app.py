@@ -230,7 +230,9 @@ def _search_command() -> Callable[..., None]:
     query = _argument(
         "QUERY", "What to search for. Without a query and without --queries, you are asked for queries."
     )
-    as_json = typer.Option("--json", help="Print each query's results as a line of JSON, which answer reads.")
+    as_json = typer.Option(
+        "--json", help="Print each query's results and other columns as a line of JSON, which answer reads."
+    )
     common = {
         "query": (Annotated[list[str] | None, query], None),
         "as_json": (Annotated[bool, as_json], False),

@@ -55,7 +55,7 @@ _COMMAND_OR_OPTION = re.compile(r"\bpairsmith [a-z][^;\n]*|(?<![\w-])--([a-z][a-
 _LONGEST_NAME, _MOST_NAMES = 100, 100
 """The number of characters of a name, and the number of names, that a message shows."""
 
-_SINGULAR_VERBS = {"are": "is", "have": "has", "were": "was", "prove": "proves"}
+_SINGULAR_VERBS = {"are": "is", "have": "has", "were": "was", "prove": "proves", "repeat": "repeats"}
 
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/\d+")
 
@@ -206,6 +206,11 @@ def counted(count: int, phrase: str) -> str:
     if words:
         words[-1] = re.sub("(?<=ss)es$|s$", "", re.sub("ies$", "y", words[-1]))
     return " ".join(["1", *words, *([verb] if verb else [])])
+
+
+def verb_for(count: int, verb: str) -> str:
+    """A verb in the plural, one of ``_SINGULAR_VERBS``, which becomes the singular if ``count`` is 1."""
+    return _SINGULAR_VERBS[verb] if count == 1 else verb
 
 
 def size_text(size: int) -> str:

@@ -153,6 +153,12 @@ def display_name(path: Place) -> str:
     return path.name if isinstance(path, Path) else path.name.partition("?")[0]
 
 
+def data_suffix(path: Place) -> str:
+    """The suffix of a file's name in lower case, such as ``.tsv``; a final ``.gz`` is ignored."""
+    name = display_name(path).lower().removesuffix(".gz")
+    return Path(name).suffix
+
+
 def size_of(path: Place) -> int | None:
     """The size in bytes of the file at ``path``; None if there is no such file."""
     if isinstance(path, Path):

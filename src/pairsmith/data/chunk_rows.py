@@ -1,6 +1,6 @@
 """Reading chunks of documents, each with its neighbouring chunks, and reading example queries."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -64,12 +64,10 @@ def read_passages(
     return (row for row in read_titled(source, column=column, prefer=PASSAGES, remedy=remedy) if row.text)
 
 
-def read_query_examples(
-    source: str | Place, on_blank: Callable[[str], object] = lambda _: None
-) -> list[QueryExample]:
+def read_query_examples(source: str | Place) -> list[QueryExample]:
     """Read example queries, with the texts that answer them if the source has a column of ``POSITIVES``.
 
-    Rows without a query are skipped, and ``on_blank`` is called with the location of each.
+    Rows without a query are skipped.
     """
     opened = open_source(source)
     examples = []
@@ -78,6 +76,4 @@ def read_query_examples(
         text = column_texts(row, column, where)[0] if column else ""
         if query := column_text(row, name, where):
             examples.append(QueryExample(query, text))
-        else:
-            on_blank(where)
     return list(at_least_one(examples, f"{opened.name} holds no queries"))

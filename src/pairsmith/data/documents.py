@@ -94,29 +94,51 @@ def refuse_blank_document(where: str) -> None:
     raise InputError(f"{where}: the document is blank or missing; give one, or drop the row")
 
 
+def refuse_blank_summary(where: str) -> None:
+    """Raise an ``InputError`` about the document at ``where``, which has no summary."""
+    raise InputError(
+        f"{where}: the summary is blank or missing; give one, in the column summary, or drop the row"
+    )
+
+
 def read_summarised(
     source: str | Place | Source,
     *,
     remedy: str = NAME_TEXTS,
     on_blank: Callable[[str], object] = refuse_blank_document,
+    on_blank_summary: Callable[[str], object] = refuse_blank_summary,
 ) -> Iterator[Document]:
     """Read documents as ``read_documents`` does, each of which needs a summary.
 
-    ``on_blank`` is called with the location of each row without a document, which is skipped if it returns.
+    ``on_blank`` is called with the location of each row without a document, and ``on_blank_summary`` with
+    that of each document without a summary; if they return, the row is skipped.
 
     Raises:
-        InputError: there is no column of summaries, or a summary is blank.
+        InputError: there is no column of summaries, or no document with a summary.
     """
     opened = open_source(source)
-    for document in read_documents(opened, remedy=remedy, on_blank=on_blank):
-        if not document.summary:
-            row = next(row for _, row in opened.rows())
-            pick_column(row, SUMMARY_COLUMNS, opened.name, NAME_SUMMARIES)
-            raise InputError(
-                f"{document.where}: the summary is blank or missing; give one, in the column summary, or "
-                "drop the row"
-            )
-        yield document
+    return at_least_one(
+        _summarised(opened, remedy, on_blank, on_blank_summary),
+        f"{opened.name} holds no documents with a summary",
+    )
+
+
+def _summarised(
+    source: Source,
+    remedy: str,
+    on_blank: Callable[[str], object],
+    on_blank_summary: Callable[[str], object],
+) -> Iterator[Document]:
+    has_column = False
+    for document in read_documents(source, remedy=remedy, on_blank=on_blank):
+        if document.summary:
+            yield document
+            continue
+        if not has_column:
+            row = next(row for _, row in source.rows())
+            pick_column(row, SUMMARY_COLUMNS, source.name, NAME_SUMMARIES)
+            has_column = True
+        on_blank_summary(document.where)
 
 
 def _with_summaries(

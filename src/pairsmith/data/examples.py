@@ -119,8 +119,7 @@ def iter_examples(source: str | Source, kind: ExampleKind) -> Iterator[Example]:
     if kind == "reading":
         yield from map(example_of, read_questions(source))
     elif kind == "summaries":
-        for document in read_summarised(source, remedy=_SUMMARIES):
-            yield Example(document.text, document.summary)
+        yield from summary_examples(source)
     elif kind == "scored":
         for where, _, pair in graded_rows(open_source(source)):
             if not 0 <= pair.score <= 1:
@@ -132,3 +131,17 @@ def iter_examples(source: str | Source, kind: ExampleKind) -> Iterator[Example]:
     else:
         for pair in read_inputs_and_outputs(source, remedy=_PAIRS):
             yield Example(pair.sentence1, pair.sentence2, score=pair.score)
+
+
+def summary_examples(
+    source: str | Source, on_blank: Callable[[str], object] | None = None
+) -> Iterator[Example]:
+    """Documents with their summaries; with ``on_blank``, rows without either are skipped, else refused.
+
+    ``on_blank`` is called with the location of each of these rows.
+    """
+    if on_blank is None:
+        documents = read_summarised(source, remedy=_SUMMARIES)
+    else:
+        documents = read_summarised(source, remedy=_SUMMARIES, on_blank=on_blank, on_blank_summary=on_blank)
+    return (Example(document.text, document.summary) for document in documents)

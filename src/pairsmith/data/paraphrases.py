@@ -11,10 +11,10 @@ from itertools import islice
 import numpy as np
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.paths import Place, place, reaching, size_of
+from pairsmith.core.paths import Place, data_suffix, place, reaching, size_of
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import at_least_one, find_column, own_id, two_texts, with_names
-from pairsmith.data.sources import Columns, Source, data_suffix, open_source, open_table
+from pairsmith.data.sources import Columns, Source, open_source, open_table
 from pairsmith.data.text.words import terms
 
 _FIRST = ("sentence1", "question1", "#1 String", "text1")

@@ -1,17 +1,60 @@
-"""Test sets of retrieval, made from rows as the step ``queries`` writes them and the chunks to search."""
+"""Queries to search for, and test sets of retrieval, made from rows of queries and the chunks to search."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from pairsmith.core.errors import InputError, joined_names
+from pairsmith.core.paths import Place
 from pairsmith.core.progress import Say
 from pairsmith.data.beir import REPEATED, UNKNOWN_DOCUMENTS, RetrievalSet, in_beir
 from pairsmith.data.chunk_rows import read_passages
 from pairsmith.data.documents import DOCUMENT_COLUMNS, Document
+from pairsmith.data.kept_columns import value_as_text
 from pairsmith.data.query_columns import PASSAGES, QUERIES_ALONE, column_texts, positive_column
-from pairsmith.data.readers import NAME_TEXTS, column_text, find_column, own_id, text_id, with_names
+from pairsmith.data.readers import (
+    NAME_TEXTS,
+    at_least_one,
+    column_text,
+    find_column,
+    id_column,
+    own_id,
+    text_id,
+    with_names,
+)
 from pairsmith.data.sources import Columns, Source, open_source
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRow:
+    """A query and the other columns of its row: texts unchanged, other values as JSON, null as None.
+
+    If the row has an id, it is the value of ``id``, whatever the letter case of its column's name.
+    """
+
+    query: str
+    others: Mapping[str, str | None]
+
+
+def read_queries_to_search(source: str | Place, on_blank: Callable[[str], object]) -> list[QueryRow]:
+    """Read queries from the first of the columns ``QUERIES_ALONE`` that exists.
+
+    Rows without a query are skipped, and ``on_blank`` is called with the location of each.
+    """
+    opened = open_source(source)
+    queries = []
+    for where, row, (name,) in with_names(opened, QUERIES_ALONE):
+        query, query_id = column_text(row, name, where), own_id(row, where)
+        if not query:
+            on_blank(where)
+            continue
+        not_others = (name, id_column(row))
+        others = {
+            key: value_as_text(value, key, where) for key, value in row.items() if key not in not_others
+        }
+        queries.append(QueryRow(query, {**({"id": query_id} if query_id else {}), **others}))
+    return list(at_least_one(queries, f"{opened.name} holds no queries"))
 
 
 def read_corpus(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, verb_for
 from pairsmith.core.paths import Place, place
 from pairsmith.data.kept_columns import kept_values
 from pairsmith.data.readers import column_text, pick_columns, refuse_half_characters, row_id
@@ -173,8 +173,8 @@ def say_left_out(sources: Iterable[str], say: Callable[[str], None]) -> None:
     questions = [question for file in files for question in read_questions(file, unanswered=True)]
     if left_out := sum(not question.answers for question in questions):
         say(
-            f"{left_out:,} of {len(questions):,} questions in SQuAD's official files have no answer and are "
-            "left out"
+            f"{left_out:,} of {len(questions):,} questions in SQuAD's official files "
+            f"{verb_for(left_out, 'have')} no answer and {verb_for(left_out, 'are')} left out"
         )
 
 

@@ -8,18 +8,13 @@ Decisions about the formats:
 - For the ends of lines, see ``lines``.
 - The header of MRQA's files, ``{"header": {...}}``, is not a row. It is in the first line, or in several
   lines of a file into which several of them were joined.
-- ``.csv`` is read with standard quoting. The separator is ``;`` if the header has more ``;`` than ``,``
-  outside quotation marks, as in files that Excel writes in many countries.
-- ``.tsv`` is read without quoting, because most corpora in this format have quotation marks that quote
-  nothing. Only if the header has a quotation mark was the file written by a CSV writer, and is read with
-  quoting.
+- For the quoting and the separators of ``.csv`` and ``.tsv``, see ``tables``.
 """
 
-import csv
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,11 +23,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from pairsmith.core.bundled import is_bundled
-from pairsmith.core.errors import InputError, first_line, joined_names, nearby, redacted
+from pairsmith.core.errors import InputError, first_line, nearby, redacted
 from pairsmith.core.hub import hub_or_cache, only_cache
 from pairsmith.core.model_names import EMBEDDED, is_hub_id
 from pairsmith.core.paths import (
     Place,
+    data_suffix,
     display_name,
     expanded_path,
     is_folder,
@@ -44,6 +40,7 @@ from pairsmith.core.paths import (
 from pairsmith.data.lines import NotTextError, read_lines
 from pairsmith.data.signatures import OTHER_SUFFIXES, SAVE_AS, refuse_other_format
 from pairsmith.data.splits import chunk_first, folder_files, split_files, split_of
+from pairsmith.data.tables import refuse_repeated_names, table_rows
 
 Columns = Mapping[str, Any]
 _CONFIG = re.compile(r"/[\w.-]+")
@@ -92,7 +89,7 @@ def open_table(path: Place) -> Source:
         _refuse_pipe(path, path)
         if size_of(path) is None:
             raise missing(path)
-    return Source(redacted(str(path)), lambda: _table_rows(path, tabs=True))
+    return Source(redacted(str(path)), lambda: table_rows(path, tabs=True))
 
 
 def is_hub_data(source: str) -> bool:
@@ -154,12 +151,6 @@ def _refuse_pipe(source: str | Place, path: Place) -> None:
             f"{source}: pipes cannot be read, as an input is read more than once; write the data to a file "
             "such as data.jsonl"
         )
-
-
-def data_suffix(path: Place) -> str:
-    """The suffix of a file's name in lower case, such as ``.tsv``; a final ``.gz`` is ignored."""
-    name = display_name(path).lower().removesuffix(".gz")
-    return Path(name).suffix
 
 
 def plain_or_gzip(folder: Place, name: str) -> Place | None:
@@ -234,88 +225,11 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object from its names and values; an ``InputError`` if a name occurs twice."""
     value = dict(pairs)
     if len(value) < len(pairs):
-        _refuse_repeated_names([name for name, _ in pairs], "a JSON object")
+        refuse_repeated_names([name for name, _ in pairs], "a JSON object")
     return value
 
 
 _JSON = json.JSONDecoder(object_pairs_hook=_json_object)
-
-
-def _table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Columns]]:
-    """The rows of a file with a header; for quoting and separators, see the docstring of the module."""
-    name, lines = display_name(path), read_lines(path)
-    number, first = next(((number, line) for number, line in lines if line.strip()), (0, ""))
-    if "\r" in first.strip().partition('"')[0]:
-        raise InputError(
-            f"{name}:{number}: the lines end with a carriage return alone, as on old Macs; "
-            f"give them line feeds (e.g. tr '\\r' '\\n' < {name} > new)"
-        )
-    lines = chain([(number, first)] if number else [], lines)
-    if not tabs:
-        unquoted = re.sub('"[^"]*"', "", first)
-        fields = _quoted(path, lines, delimiter=";" if unquoted.count(";") > unquoted.count(",") else ",")
-    elif '"' in first:
-        fields = _quoted(path, lines, delimiter="\t")
-    else:
-        fields = ((number, line.split("\t")) for number, line in lines)
-    header: list[str] | None = None
-    for number, values in fields:
-        where = f"{name}:{number}"
-        if not any(value.strip() for value in values):
-            continue
-        if header is None:
-            header = [value.strip() for value in values]
-            _refuse_repeated_names(header, f"{where}: the header")
-        else:
-            yield where, _by_column(header, values, where)
-
-
-def _quoted(
-    path: Place, lines: Iterable[tuple[int, str]], *, delimiter: str
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of its first line, fields) for each row; a quoted field may span several lines."""
-    line_numbers = [0]  # of the last line of the previous row, then of the lines of the current row
-    # The default limit of 128 KiB a field would refuse long documents.
-    csv.field_size_limit(2**31 - 1)
-
-    def numbered_lines() -> Iterator[str]:
-        for number, line in lines:
-            line_numbers.append(number)
-            yield line + "\n"
-
-    reader = csv.reader(numbered_lines(), delimiter=delimiter, strict=True)
-    while True:
-        line_numbers[:] = line_numbers[-1:]
-        try:
-            fields = next(reader, None)
-        except csv.Error as error:
-            number = line_numbers[1] if len(line_numbers) > 1 else line_numbers[0]
-            raise InputError(
-                f"{display_name(path)}:{number}: not a valid {data_suffix(path)[1:]} row ({error}); "
-                'a quotation mark inside a quoted field has to be doubled ("")'
-            ) from None
-        if fields is None:
-            return
-        yield line_numbers[1], fields
-
-
-def _refuse_repeated_names(names: list[str], what: str) -> None:
-    """Raise an ``InputError`` if two columns have the same name, as a row could hold only the second."""
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise InputError(f"{what} names {joined_names(map(repr, twice))} twice; rename one of them")
-
-
-def _by_column(header: list[str], fields: list[str], where: str) -> Columns:
-    """The fields of a row by the names of their columns; blank fields beyond the header are dropped."""
-    while len(fields) > len(header) and not fields[-1].strip():
-        fields.pop()
-    if len(fields) != len(header):
-        raise InputError(
-            f"{where}: {len(fields)} fields where the header has {len(header)} ({joined_names(header)}); "
-            "a separator or quotation mark inside a field may have split it"
-        )
-    return dict(zip(header, fields, strict=True))
 
 
 def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
@@ -326,7 +240,7 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
         with reaching(path, InputError):
             try:
                 with open_parquet(path) as file:
-                    _refuse_repeated_names(file.schema_arrow.names, f"{path}: its schema")
+                    refuse_repeated_names(file.schema_arrow.names, f"{path}: its schema")
                     for batch in file.iter_batches(batch_size=1024):
                         for row in _python_rows(batch, path, number):
                             number += 1
@@ -387,8 +301,8 @@ def load_hub_data(source: str, *, streaming: bool) -> Any:
 
 
 TABLES: Mapping[str, Callable[[Place], Iterator[tuple[str, Columns]]]] = {
-    ".tsv": partial(_table_rows, tabs=True),
-    ".csv": partial(_table_rows, tabs=False),
+    ".tsv": partial(table_rows, tabs=True),
+    ".csv": partial(table_rows, tabs=False),
     ".jsonl": _json_rows,
     ".json": _json_rows,
     ".parquet": lambda path: _parquet_rows([path]),

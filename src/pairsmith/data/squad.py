@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.errors import InputError, joined_names, redacted
-from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
-from pairsmith.data.kept_columns import value_as_text
+from pairsmith.core.paths import Place, data_suffix, display_name, is_folder, place, reaching, size_of
+from pairsmith.data.kept_columns import kept_names, value_as_text
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import (
     at_least_one,
@@ -29,17 +29,20 @@ from pairsmith.data.readers import (
     filled_text,
     find_column,
     id_column,
+    own_id,
     pick_columns,
     refuse_half_characters,
     row_id,
     title_of,
 )
 from pairsmith.data.schemas import ANSWERS, text_schema
-from pairsmith.data.sources import Columns, Source, data_suffix, open_source
+from pairsmith.data.sources import Columns, Source, open_source
 
 QUESTION: pa.Schema = pa.schema([*text_schema("id", "title", "context", "question"), ("answers", ANSWERS)])
 WORDINGS = "(answers as people gave them)"
 """Internal column of the answers as people worded them; these need not occur in the passage verbatim."""
+_COLUMNS_OF_SEARCH = {"id", "context", "question", "rank", "score", "chunk", "title", "document"}
+"""Columns of a question on a document that ``search`` ranked."""
 _NO_START = -1
 """The start of an answer that was given as a text alone."""
 
@@ -324,15 +327,24 @@ def one_a_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Column
     """Convert MRQA's rows, and those of ``search --json``, to rows of one question; others are unchanged.
 
     Each detected span of MRQA becomes an answer. The answers that MRQA's own script scores predictions
-    against are in the column ``WORDINGS``. A query of ``search`` becomes a question on each of its documents,
-    whose id is in the column ``chunk``; without documents it becomes one on a blank passage.
+    against are in the column ``WORDINGS``.
+
+    A query of ``search`` becomes a question on each of its documents, whose id is in the column ``chunk``;
+    without documents it becomes one on a blank passage. Its other columns are kept, with ``original_`` before
+    names that documents have. Its id is that of the question on the first document; the ids on the others end
+    with the number of the document, as in ``17-2``.
     """
     for where, row in rows:
         documents = row.get("documents")
         if "query" in row and isinstance(documents, list) and all(isinstance(d, Mapping) for d in documents):
-            for document in documents or [{}]:
+            query_id, not_others = own_id(row, where), {"query", "documents", id_column(row)}
+            others = {name: value for name, value in row.items() if name not in not_others}
+            for number, document in enumerate(documents or [{}], start=1):
                 columns = {"chunk" if name == "id" else name: value for name, value in document.items()}
-                yield where, {"context": columns.pop("text", ""), "question": row["query"], **columns}
+                ids = {"id": query_id if number == 1 else f"{query_id}-{number}"} if query_id else {}
+                columns = {**ids, "context": columns.pop("text", ""), "question": row["query"], **columns}
+                names = kept_names(others, _COLUMNS_OF_SEARCH | columns.keys())
+                yield where, {**columns, **{names[name]: value for name, value in others.items()}}
             continue
         if "qas" not in row:
             yield where, row

@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pairsmith.core.errors import InputError, known_names_hint
-from pairsmith.core.paths import Place, inside, is_folder, place, reaching, size_of
+from pairsmith.core.paths import Place, data_suffix, inside, is_folder, place, reaching, size_of
 from pairsmith.data.files.folders import printable_name
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import parse_score, read_pairs
 from pairsmith.data.schemas import GradedPair
-from pairsmith.data.sources import TABLES, data_suffix, missing, plain_or_gzip
+from pairsmith.data.sources import TABLES, missing, plain_or_gzip
 
 STS_SUITES = ("stsb", "sts12", "sts13", "sts14", "sts15", "sts16", "sick")
 

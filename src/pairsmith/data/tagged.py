@@ -9,10 +9,10 @@ from itertools import chain
 from typing import Any
 
 from pairsmith.core.errors import InputError
-from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.core.paths import Place, data_suffix, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import at_least_one, pick_columns, refuse_half_characters, type_in_words
-from pairsmith.data.sources import data_suffix, is_hub_data, load_hub_data, missing, open_parquet, open_source
+from pairsmith.data.sources import is_hub_data, load_hub_data, missing, open_parquet, open_source
 from pairsmith.data.splits import folder_files, split_files, split_of
 
 BIO_TAG = re.compile(r"O|[BI]-.+")

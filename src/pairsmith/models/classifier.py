@@ -181,12 +181,6 @@ def check_choice(model: str, names: Mapping[str, Sequence[str]]) -> None:
         )
 
 
-def save_classifier(classifier: TextClassifier, out: Path, card: str) -> None:
-    """Save a classifier and its card in the folder ``out``."""
-    classifier.save(out)
-    (out / "README.md").write_text(card, encoding="utf-8")
-
-
 def is_classifier(model: str) -> bool:
     """Whether ``model`` is a folder, on this machine or in a store, that contains a classifier's head."""
     return (Path(resolve_model(model)) / LABELS).is_file()

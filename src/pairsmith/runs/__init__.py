@@ -15,7 +15,13 @@ A step that makes rows calls ``FolderWriter.start``, ``commit`` for each shard, 
 """
 
 from pairsmith.core.model_files import hash_file
-from pairsmith.runs.attribution import Sources, model_display_name, sources_of, written_by_model
+from pairsmith.runs.attribution import (
+    Sources,
+    model_display_name,
+    sources_of,
+    synthetic_tag,
+    written_by_model,
+)
 from pairsmith.runs.begun import resolve_dtype
 from pairsmith.runs.card import Card
 from pairsmith.runs.claim import Run, refuse_source
@@ -43,6 +49,7 @@ __all__ = [
     "resolve_dtype",
     "sources_of",
     "summary",
+    "synthetic_tag",
     "write_json",
     "written_by_model",
 ]

@@ -33,7 +33,6 @@ Role = Literal["model", "data"]
 
 SYNTHETIC = "synthetic"
 """The Hub's tag of data sets with texts that a model wrote."""
-_FILTERS = ("filter", "filter-queries")
 _RECORDS = (MANIFEST, "training.json")
 _FRONT = re.compile(r"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
 _BIBTEX = re.compile(r"```[a-z]*\s*\n(\s*@\w+\s*\{.*?)```", re.DOTALL)
@@ -80,18 +79,24 @@ def sources_of(
 def written_by_model(data: str | Place) -> bool:
     """Whether a model may have written texts of a data set, as far as this is known locally.
 
-    This is assumed if the record of a folder names a model, or if a model is among the sources. The models of
-    a folder that a filter wrote may only have chosen its rows, so the card of such a folder decides: whether
-    it has the tag ``synthetic``.
+    The card of a folder that pairsmith wrote decides: whether it has the tag ``synthetic``. Its models do not
+    decide, as they may only have chosen the rows, or labelled them. If the folder has no card of pairsmith,
+    it is assumed that a model that its record names, or that is among its sources, wrote texts.
     """
     record: dict[str, Any] = {}
     with suppress(OSError, PairsmithError):  # else the folder cannot be reached now
         path = place(split_of(data)[0] if isinstance(data, str) else data)
+        tags = _listed(card_of(path).get("tags"))
+        if "pairsmith" in tags or SYNTHETIC in tags:
+            return SYNTHETIC in tags
         record = json_object(path / MANIFEST)
-        if record.get("step") in _FILTERS:
-            return SYNTHETIC in _listed(card_of(path).get("tags"))
     sources = sources_of(data=[data])
     return bool(record.get("models")) or any(credit.role == "model" for credit in sources.credits)
+
+
+def synthetic_tag(*data: str | Place) -> tuple[str, ...]:
+    """The tags of a card whose rows have their texts from ``data``: ``synthetic``, if a model wrote some."""
+    return (SYNTHETIC,) if any(map(written_by_model, data)) else ()
 
 
 def model_display_name(name: str | Place) -> str:

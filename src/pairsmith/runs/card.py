@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import yaml
 
 from pairsmith.core.errors import counted, redacted_values
-from pairsmith.runs.attribution import Sources
+from pairsmith.runs.attribution import SYNTHETIC, Sources
 from pairsmith.runs.folder import DatasetFolder
 from pairsmith.runs.manifest import REJECTS
 from pairsmith.runs.provenance import Attribution, Provenance, hub_data, hub_metadata, joint_languages
@@ -77,7 +77,8 @@ class Card:
     kept: Mapping[str, str] = field(default_factory=dict)
     # One sentence that says what made the rows, and whether people have checked them.
     provenance: str = "The texts were made by a program; no person has checked each of them."
-    tags: Sequence[str] = ("synthetic",)  # tags for the Hub, besides ``pairsmith``
+    # Tags for the Hub, besides ``pairsmith``. If no model wrote new texts, ``synthetic_tag`` returns them.
+    tags: Sequence[str] = (SYNTHETIC,)
     # The models and data that the rows were made with, for their licences and citations.
     sources: Sources = field(default_factory=Sources)
     task: str = ""  # the Hub's task category, where the columns do not determine it

@@ -115,11 +115,27 @@ def read_first(
     """
     first, count = list[T](), 0
     for source in sources:
-        items = iter(() if has_no_sample(source, before) else read(source))
-        own = list(islice(items, most))
+        items = () if has_no_sample(source, before) else read(source)
+        own, own_count = head_and_count(items, source, before, most, split)
         first += own
-        count += count_in_run(len(own) + sum(1 for _ in items), [source], before, split)
+        count += own_count
     return first, count
+
+
+def head_and_count(
+    items: Iterable[T],
+    source: str,
+    before: Before,
+    most: int = CALIBRATION_TEXTS,
+    split: str | None = None,
+) -> tuple[list[T], int]:
+    """The first items of a source, at most ``most``, and the number of items that it will have in the run.
+
+    ``items`` are all items of the source; ``before`` and ``split`` are as for ``count_in_run``.
+    """
+    remaining = iter(items)
+    head = list(islice(remaining, most))
+    return head, count_in_run(len(head) + sum(1 for _ in remaining), [source], before, split)
 
 
 def read_first_passages(
@@ -196,9 +212,7 @@ def plan_by_slice(
     ``rows_setting`` is the name of the setting whose source is cut into slices.
     """
     source = getattr(settings, rows_setting)
-    all_rows = (row for _, row in open_source(source).rows())
-    rows = list(islice(all_rows, CALIBRATION_TEXTS))
-    count = count_in_run(len(rows) + sum(1 for _ in all_rows), [source], before)
+    rows, count = head_and_count((row for _, row in open_source(source).rows()), source, before)
     count = min(count, getattr(settings, "limit", None) or count)
     rows = rows[:count]
     if not rows:

@@ -13,7 +13,7 @@ from pairsmith.core.paths import is_folder, place
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.data.readers import NAME_TEXTS
 from pairsmith.data.schemas import ANSWERS
-from pairsmith.runs import Run, hash_source, refuse_source
+from pairsmith.runs import FolderWriter, Run, hash_source, refuse_source
 
 S = TypeVar("S", bound=Settings)
 
@@ -142,6 +142,16 @@ def named(model: str) -> Iterator[None]:
     """Put the model's name before error messages of a method, which does not know it."""
     with errors_about(f"model {model}", ModelError, SettingsError):
         yield
+
+
+def unfinished_parts(writer: FolderWriter, rows: int, size: int) -> Iterator[tuple[int, slice]]:
+    """The unfinished shards of a folder with ``size`` rows in each: their numbers and ranges of rows.
+
+    Without any rows, the folder has one empty shard.
+    """
+    for number in range(max(1, -(-rows // size))):
+        if not writer.is_done(number):
+            yield number, slice(number * size, min((number + 1) * size, rows))
 
 
 class LoadOptions(TypedDict):

@@ -578,8 +578,8 @@ def test_questions_without_an_answer_are_counted(step, given, tmp_path):
     read.report(heard)
     assert (len(read.training), read.unanswered, len(read.validation)) == (2, 1, 1)
     assert heard.lines == [
-        "1 of 3 questions have no answer and are left out",
-        "1 of 2 validation questions have no answer and are left out",
+        "1 of 3 questions has no answer and is left out",
+        "1 of 2 validation questions has no answer and is left out",
     ]
 
 
@@ -589,7 +589,7 @@ def test_infuse_says_how_many_questions_have_no_answer_in_their_passage(quick_be
     path.write_text("".join(json.dumps(line) + "\n" for line in (row, row | {"answers": []}, row)))
     heard = Heard()
     infuse(settings(quick_bert, str(path), labels="answers", max_steps=1), Run(tmp_path / "out", heard))
-    said = "1 of 3 questions have no answer in their passage; for these the student learns the first token"
+    said = "1 of 3 questions has no answer in the passage; there the student learns the first token"
     assert said in heard.lines
 
 
@@ -602,5 +602,5 @@ def test_infuse_says_how_many_questions_of_an_official_file_have_no_answer(quick
     heard = Heard()
     given = settings(quick_bert, str(path), labels="answers", max_steps=1, validation=str(path))
     infuse(given, Run(tmp_path / "out", heard))
-    assert "1 of 2 questions in SQuAD's official files have no answer and are left out" in heard.lines
-    assert "1 of 2 validation questions have no answer and are left out" in heard.lines
+    assert "1 of 2 questions in SQuAD's official files has no answer and is left out" in heard.lines
+    assert "1 of 2 validation questions has no answer and is left out" in heard.lines

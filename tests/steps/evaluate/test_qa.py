@@ -227,7 +227,7 @@ def test_questions_without_answers_are_left_out_and_counted(reader, data, tmp_pa
     }
     data.write_text(f"{json.dumps(asked)}\n{data.read_text()}")
     results = evaluate_qa(settings(reader, data), Run(tmp_path / "out", Progress()))
-    assert "1 of 5 questions have no answer and are left out" in capsys.readouterr().err
+    assert "1 of 5 questions has no answer and is left out" in capsys.readouterr().err
     assert results["count"] == 4
     assert results["about"]["inputs"] == whole["about"]["inputs"]
     assert [line["id"] for line in predictions(tmp_path / "out")] == ["a", "b", "c", "d"]
@@ -417,7 +417,7 @@ def test_questions_without_an_answer_are_counted(reader, tmp_path):
     data = write(tmp_path / "questions.jsonl", [*ROWS[:2], ("e", "Who sings?", CONTEXTS[0], [])])
     heard = Heard()
     assert evaluate_qa(settings(reader, data), Run(tmp_path / "out", heard))["count"] == 2
-    assert any(line.startswith("1 of 3 questions have no answer and are left out: ") for line in heard.lines)
+    assert any(line.startswith("1 of 3 questions has no answer and is left out: ") for line in heard.lines)
 
 
 def test_a_refused_evaluation_leaves_no_folder(tmp_path, monkeypatch):

@@ -65,7 +65,7 @@ def test_a_test_set_may_be_called_against(tiny_bert, graded, tmp_path):
 
 def test_a_test_set_must_not_have_the_name_of_the_provenance(graded, tmp_path):
     named = graded.rename(tmp_path / "about.tsv")
-    with pytest.raises(InputError, match="a test set cannot be named about; rename its file"):
+    with pytest.raises(InputError, match='a test set cannot be named "about"; rename its file'):
         evaluate_sts(settings("pairsmith:tiny", named), Run(tmp_path / "out", Silent()))
     assert not (tmp_path / "out").exists()
 

@@ -85,7 +85,7 @@ def test_a_folder_with_shards_rejects_and_card(world):
 )
 def test_the_card_says_what_the_model_wrote(name, said):
     task = load_task(name)
-    card = route._card(task, GenerateSettings(task=name), task.decoding, 3)
+    card = route._card(task, GenerateSettings(task=name), 3)
     assert said in card.description
     assert ("second text of each pair" in card.description) == (task.kind == "pair")
     assert ("rights in the inputs" in card.licence) == (task.kind == "pair")
@@ -96,7 +96,7 @@ def test_the_card_of_reranked_texts_does_not_say_that_tokens_were_steered():
 
     def said(steering):
         given = GenerateSettings(model=server, steering=steering)
-        return route._card(task, given, task.decoding, 3).description
+        return route._card(task, given, 3).description
 
     steered, reranked = (
         "Self-debiasing kept it from writing",
@@ -110,7 +110,7 @@ def test_the_card_of_reranked_texts_does_not_say_that_tokens_were_steered():
 
 def test_a_description_without_a_full_stop_is_a_sentence_of_the_card_all_the_same():
     task = load_task("sts").model_copy(update={"description": "Pairs of questions"})
-    card = route._card(task, GenerateSettings(task="sts"), task.decoding, 3)
+    card = route._card(task, GenerateSettings(task="sts"), 3)
     assert card.description.startswith("Pairs of questions. The language model")
 
 
@@ -504,12 +504,12 @@ def test_a_plan_reads_the_texts_that_an_earlier_step_will_make(world, columns, t
     pq.write_table(mined, sample)
     before = {sample: Estimate(1.0, 1, 1, {"train": 40}, sample=mined)}
     given = settings(inputs=sample, column=columns)
-    assert plan._inputs(given, given.decoding(load_task(given.task).decoding), before) == (count, texts)
+    assert plan._inputs(given, given.resolved_task(), before) == (count, texts)
 
 
 def test_every_setting_that_decides_rows_is_in_the_fingerprint():
-    task, given = load_task("sts"), GenerateSettings(model="m", inputs=["texts.txt"])
-    identified = route._fingerprint_settings(task, given.decoding(task.decoding), given)
+    given = GenerateSettings(model="m", inputs=["texts.txt"])
+    identified = route._fingerprint_settings(given.resolved_task(), given)
     by_content = {"task", "model", "inputs", "labels"}  # labels choose among those of the task
     of_servers = {"steering", "top_logprobs"}
     where = {"until", "preview", "device", "rows", "concurrency", "workers", "executor"}

@@ -7,9 +7,8 @@ from pairsmith.core.errors import SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.runs import Run
 from pairsmith.runs.status import label_counts
-from pairsmith.steps.generate.route import generate
+from pairsmith.steps.generate.route import generate, least_work
 from pairsmith.steps.generate.settings import GenerateSettings, PostprocessSettings
-from pairsmith.steps.generate.until import least_work
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from pairsmith.search.exact import Neighbours, two_way_search
 from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, pairs_of
 from pairsmith.steps import search_parts
-from pairsmith.steps.mine.candidates import add_neighbours, scored_candidates
+from pairsmith.steps.mine.search import add_neighbours, scored_candidates
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import NeighbourFile, SearchGroup, neighbour_rows
 

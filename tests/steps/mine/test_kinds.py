@@ -26,10 +26,10 @@ from pairsmith.steps import search_parts
 from pairsmith.steps.corpora import corpus as corpora
 from pairsmith.steps.corpora import indexes, search
 from pairsmith.steps.corpora.encoded import CorpusTexts, Encoded, encoded_schema
-from pairsmith.steps.mine import neighbours, route
-from pairsmith.steps.mine.candidates import scored_candidates
-from pairsmith.steps.mine.neighbours import find_neighbours
+from pairsmith.steps.mine import route
+from pairsmith.steps.mine import search as mine_search
 from pairsmith.steps.mine.route import mine
+from pairsmith.steps.mine.search import find_neighbours, scored_candidates
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchBlock, cut_search, parts_by_index
 
@@ -142,7 +142,7 @@ def test_a_document_with_more_own_sentences_than_were_looked_up_is_searched_agai
         return real(queries, others, more)
 
     monkeypatch.setattr(candidates, "nearest", counting)
-    monkeypatch.setattr(neighbours, "SPARE_OF_SUMMARIES", {"x": 0, "y": 0})
+    monkeypatch.setattr(mine_search, "SPARE_OF_SUMMARIES", {"x": 0, "y": 0})
     again = mine(given, Run(tmp / "again", Silent())).table().to_pylist()
     assert searches
     assert {row["id"] for row in again} == {row["id"] for row in at_once}

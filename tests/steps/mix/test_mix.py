@@ -29,7 +29,7 @@ from pairsmith.runs.estimate import Estimate
 from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.settings import PostprocessSettings
 from pairsmith.steps.mix import route
-from pairsmith.steps.mix.route import mix, plan_mix, shares
+from pairsmith.steps.mix.route import mix, mixed_source_names, plan_mix, shares
 from pairsmith.steps.mix.settings import MixSettings
 
 
@@ -55,6 +55,11 @@ def test_all_rows_of_all_sources_run_evenly(tmp_path):
     assert [row["source"][0] for row in rows] == list("abaaba")
     assert [row["sentence1"] for row in rows if row["source"] == "a.jsonl"] == [f"red {i}" for i in range(4)]
     assert len({row["id"] for row in rows}) == 6
+
+
+def test_a_number_after_a_name_is_no_other_source():
+    names = mixed_source_names(["/one/rows", "/two/rows (2)", "/three/rows", "/four/rows"])
+    assert list(names.values()) == ["rows", "rows (2)", "rows (3)", "rows (4)"]
 
 
 def test_a_mixture_of_mixtures_says_where_each_row_was_first(tmp_path):

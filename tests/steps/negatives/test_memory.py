@@ -11,8 +11,8 @@ from tests.memory import kilobytes_in_memory, tells_what_is_in_memory
 from pairsmith.search.exact import Neighbours
 from pairsmith.steps import search_parts
 from pairsmith.steps.negatives import choosing
+from pairsmith.steps.negatives.candidates import ToJudge
 from pairsmith.steps.negatives.choosing import choose_negatives, shard_of_rows
-from pairsmith.steps.negatives.scores import ToJudge
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.search_parts import NeighbourFile
 
@@ -52,8 +52,8 @@ def test_choosing_leaves_no_candidates_in_memory(candidates, tmp_path):
     assert kilobytes_in_memory(tmp_path / "near") < 100
     assert kilobytes_in_memory(tmp_path / "chosen") < 100
     assert set(chosen.counts()) == {50}  # cosines 0.50 to 0.01, of the limit 0.5
-    positives = SimpleNamespace(pairs=pairs, texts=lambda rows: ["positive"] * len(rows))
-    rows, rejects = shard_of_rows(slice(0, QUERIES), positives, chosen, scores, Passages(), settings)
+    positives = SimpleNamespace(pairs=pairs, passages=Passages(), texts=lambda rows: ["positive"] * len(rows))
+    rows, rejects = shard_of_rows(slice(0, QUERIES), positives, chosen, scores, settings)
     assert (rows["train"].num_rows, rejects.num_rows) == (QUERIES, 0)
     assert kilobytes_in_memory(tmp_path / "chosen") < 100
 
@@ -61,8 +61,8 @@ def test_choosing_leaves_no_candidates_in_memory(candidates, tmp_path):
 @tells_what_is_in_memory
 def test_a_judge_leaves_no_candidates_in_memory(candidates, tmp_path):
     pairs = one_pair_of_each_query()
-    positives = SimpleNamespace(pairs=pairs, texts=lambda rows: ["positive"] * len(rows))
-    todo = ToJudge.of(positives, Passages(), candidates)
+    positives = SimpleNamespace(pairs=pairs, passages=Passages(), texts=lambda rows: ["positive"] * len(rows))
+    todo = ToJudge.of(positives, candidates)
     assert todo.rows(0, QUERIES).num_rows == QUERIES * RANKS + QUERIES
     assert kilobytes_in_memory(tmp_path / "near") < 100
     scores = pa.table({"score": np.arange(100 * (RANKS + 1), dtype=np.float32)})

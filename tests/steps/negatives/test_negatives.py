@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from datasets import Dataset, load_dataset
 from tests import fingerprints
+from tests.folders import write_folder
 from tests.planned import planned
 from tests.steps.negatives.conftest import lines, texts
 
@@ -19,10 +20,10 @@ from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.text.folding import folded
 from pairsmith.models.encode import encode_texts
 from pairsmith.models.sentence_encoder import load_sentence_encoder
-from pairsmith.runs import Run
+from pairsmith.runs import Run, written_by_model
 from pairsmith.runs.estimate import Estimate
 from pairsmith.runs.writer import FolderWriter
-from pairsmith.steps.negatives import choosing, route, scores
+from pairsmith.steps.negatives import candidates, choosing, false_negatives, route
 from pairsmith.steps.negatives.route import negatives, plan_negatives
 from pairsmith.steps.negatives.settings import NegativesSettings
 
@@ -381,7 +382,7 @@ def test_a_language_model_judges_the_query_after_the_text(world, tiny_gpt2):
 @pytest.mark.parametrize("judged", [False, True])
 def test_stopped_after_any_shard_it_ends_with_the_same_bytes(world, cross_encoder, monkeypatch, judged):
     tmp, settings, *_ = world
-    for module in (choosing, route, scores):
+    for module in (candidates, choosing, false_negatives):
         monkeypatch.setattr(module, "PAIRS_AT_ONCE", 5)
     monkeypatch.setattr("pairsmith.steps.negatives.route.SHARD_ROWS", 4)
     new = lines(tmp / "some.jsonl", [{"query": q, "positive": q + " bal"} for q in texts(9, 4, 5)])
@@ -443,6 +444,18 @@ def test_datasets_opens_rows_and_rejects(world):
     assert opened.to_list() == rows_of(folder)
     rejects = load_dataset(str(tmp / "out"), "rejects", cache_dir=str(tmp / "cache"))["rejects"]
     assert len(rejects) == folder.manifest.counts.rejects > 0
+
+
+def test_negatives_are_synthetic_only_if_a_model_wrote_a_text(world):
+    tmp, settings, pairs, _ = world
+    by_people = dataset(tmp, settings())
+    assert "synthetic" not in (by_people.path / "README.md").read_text(encoding="utf-8")
+    assert not written_by_model(by_people.path)  # the encoder only chose its rows
+    schema = pa.schema([("id", pa.string()), ("query", pa.string()), ("positive", pa.string())])
+    rows = pa.Table.from_pylist([{"id": str(n), **pair} for n, pair in enumerate(pairs)], schema)
+    write_folder(tmp / "queries-of-a-model", {"train": rows}, models={"model": "sha256:0"})
+    by_model = dataset(tmp, settings(pairs=str(tmp / "queries-of-a-model")), "by-model")
+    assert written_by_model(by_model.path)
 
 
 # labelled

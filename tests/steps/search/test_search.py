@@ -253,6 +253,30 @@ def test_rows_without_a_query_are_told(corpus, tmp_path):
     assert "left out, as the query is blank: rows.csv:3\n" in result.stderr
 
 
+def test_other_columns_of_the_queries_are_kept(corpus, tmp_path):
+    queries = tmp_path / "queries.jsonl"
+    rows = [
+        {"ID": 17, "Question": "horn", "team": "A", "urgent": True, "documents": ["x"]},
+        {"ID": None, "Question": "lute", "team": None},
+    ]
+    queries.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    base = ("--model", "bm25", "--corpus", corpus, "--json", "--best", 2, "--queries", queries)
+    result = search(*base, "harp")
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [{name: value for name, value in line.items() if name != "documents"} for line in lines] == [
+        {"query": "harp"},
+        {"query": "horn", "id": "17", "team": "A", "urgent": "true", "original_documents": '["x"]'},
+        {"query": "lute", "team": None},
+    ]
+    assert all(len(line["documents"]) == 2 for line in lines)
+    found = tmp_path / "found.jsonl"
+    found.write_text(result.stdout)
+    answered = [(row.id, row.others.get("team")) for row in read_question_rows(str(found))]
+    assert answered[2:4] == [("17", "A"), ("17-2", "A")]
+    assert [team for _, team in answered] == [None, None, "A", "A", None, None]
+
+
 def test_answer_reads_what_a_search_prints(corpus, tmp_path):
     found = tmp_path / "found.jsonl"
     base = ("--model", "bm25", "--corpus", corpus, "--json", "--best", 2)

@@ -554,7 +554,7 @@ def test_seeds_without_an_answer_are_counted(corpora, tiny_bert, trains, capsys)
             seeds=str(seeds), base=str(tiny_bert), steps=1, batch_size=2, device="cpu"
         )
         train_reader(given, Run(out, Progress()))
-    assert "1 of 4 seeds have no answer and are left out" in capsys.readouterr().err
+    assert "1 of 4 seeds has no answer and is left out" in capsys.readouterr().err
     assert "| seeds | 3 |\n| seeds without an answer left out | 1 |" in (out / "README.md").read_text()
 
 
@@ -574,7 +574,7 @@ def test_validation_questions_without_an_answer_are_counted(tmp_path, tiny_bert,
         device="cpu",
     )
     train(given, Run(tmp_path / "out", Progress()))
-    assert "1 of 4 validation questions have no answer and are left out" in capsys.readouterr().err
+    assert "1 of 4 validation questions has no answer and is left out" in capsys.readouterr().err
 
 
 TWICE = {

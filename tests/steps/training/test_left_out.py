@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Silent
 from pairsmith.steps.training.reader import added_questions
 from pairsmith.steps.training.reading import SeedData, Seeds, read_validation
@@ -41,7 +42,7 @@ def test_validation_pairs_below_the_least_score_are_counted(tmp_path):
     source = str(tmp_path / "pairs.jsonl")
     examples, left_out = read_validation(source, "pairs", 0.5)
     assert [example.input for example in examples] == ["a 0.9", "a 0.5"]
-    assert left_out == "1 of 3 validation pairs have a score below --least-score and are left out"
+    assert left_out == "1 of 3 validation pairs has a score below --least-score and is left out"
     assert read_validation(source, "pairs")[1] == ""
     assert read_validation(None, "pairs", 0.5) == ([], "")
 
@@ -83,6 +84,54 @@ def test_added_questions_without_an_answer_are_counted_for_a_summarizer(tmp_path
     assert (len(data.added), data.repeats, data.unanswered) == (1, 0, 2)
 
 
+@pytest.mark.parametrize(
+    ("left_out", "message"),
+    [
+        (
+            ["unmatched"],
+            "1 of 34 pairs has a score below --least-score, so it is not a positive and is left out",
+        ),
+        (["unanswered"], "1 of 34 seeds has no answer and is left out"),
+    ],
+)
+def test_one_seed_that_is_left_out_is_told_in_the_singular(left_out, message):
+    said = Said()
+    Seeds([*range(33)], 0, **dict.fromkeys(left_out, 1)).report(said)
+    assert said.lines == [message]
+
+
+def test_blank_added_documents_and_summaries_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_both_ways", lambda _: None)
+    rows = [("One.", "1"), (" ", "2"), ("Three.", ""), ("Four.", None), ("Five.", "5"), ("Seed.", "6")]
+    for name, chosen in (("seeds", rows[-1:]), ("added", rows)):
+        lines = [json.dumps({"document": document, "summary": summary}) for document, summary in chosen]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    seeds, added = (str(tmp_path / f"{name}.jsonl") for name in ("seeds", "added"))
+    data = train_summarizer.read(TrainSummarizerSettings(base="b", seeds=seeds, added=added), None)
+    assert [example.input for example in data.added] == ["One.", "Five."]
+    assert (data.blank, data.repeats, data.unanswered) == (3, 1, 0)
+    said = Said()
+    data.report(said, what="documents")
+    assert said.lines[1:] == [
+        "3 of 6 added documents are blank or have no summary and are left out",
+        "1 of 3 added documents repeats other examples and is left out",
+    ]
+    assert data.added_facts("examples") == {
+        "added examples": 2,
+        "added examples left out as repeats": 1,
+        "added examples without a text or summary left out": 3,
+    }
+
+
+def test_added_documents_all_without_a_summary_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_both_ways", lambda _: None)
+    for name, summary in (("seeds", "1"), ("added", "")):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"document": name, "summary": summary}))
+    seeds, added = (str(tmp_path / f"{name}.jsonl") for name in ("seeds", "added"))
+    with pytest.raises(InputError, match="added.jsonl holds no documents with a summary$"):
+        train_summarizer.read(TrainSummarizerSettings(base="b", seeds=seeds, added=added), None)
+
+
 def test_validation_questions_without_an_answer_are_counted_for_a_summarizer(tmp_path, monkeypatch):
     monkeypatch.setattr("pairsmith.steps.training.summarizer.refuse_both_ways", lambda _: None)
     seeds, validation = (
@@ -90,4 +139,4 @@ def test_validation_questions_without_an_answer_are_counted_for_a_summarizer(tmp
     )
     settings = TrainSummarizerSettings(base="b", kind="reading", seeds=seeds, validation=validation)
     data = train_summarizer.read(settings, None)
-    assert data.left_out == "1 of 2 validation questions have no answer and are left out"
+    assert data.left_out == "1 of 2 validation questions has no answer and is left out"

@@ -223,13 +223,13 @@ def test_added_documents_come_in_their_order_once_and_never_from_seeds_or_valida
     more = write_documents(tmp_path / "more.jsonl", (6, 1, 3, 0, 5, 6))
     known = [Example(document(n), "other") for n in (1, 3)]
     both = settings("b", files).model_copy(update={"added": [more, files["added"]]})
-    kept, repeats, _ = added_examples(both, known)
+    kept, repeats, *_ = added_examples(both, known)
     assert [example.output for example in kept] == [summary(n) for n in (6, 0, 5, 4, 7)]
     assert repeats == 5  # 1 and 3 are known, and 6 comes three times, 5 twice
     few = both.model_copy(update={"extra": 2})
-    kept, repeats, _ = added_examples(few, known)
+    kept, repeats, *_ = added_examples(few, known)
     assert ([example.input for example in kept], repeats) == ([document(6), document(0)], 2)
-    assert added_examples(few.model_copy(update={"extra": 0}), known) == ([], 0, 0)
+    assert added_examples(few.model_copy(update={"extra": 0}), known) == ([], 0, 0, 0)
 
 
 def test_more_asked_for_than_there_are_is_said(bart, files, tmp_path, capsys):

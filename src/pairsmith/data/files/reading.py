@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from pairsmith.core.errors import InputError, PairsmithError, first_line
-from pairsmith.core.paths import Place, display_name, is_folder, place, reaching, size_of
+from pairsmith.core.paths import Place, data_suffix, display_name, is_folder, place, reaching, size_of
 from pairsmith.data.documents import read_titled
 from pairsmith.data.files.folders import documents_below, printable_name
 from pairsmith.data.files.markup import read_html, read_markdown
@@ -17,7 +17,7 @@ from pairsmith.data.files.plain import read_text
 from pairsmith.data.filters import EMPTY
 from pairsmith.data.readers import NAME_COLUMN, text_id
 from pairsmith.data.schemas import Reject
-from pairsmith.data.sources import TABLES, data_suffix, is_hub_data, missing
+from pairsmith.data.sources import TABLES, is_hub_data, missing
 from pairsmith.data.splits import split_of
 
 READERS: Mapping[str, Callable[[bytes], Parsed]] = {

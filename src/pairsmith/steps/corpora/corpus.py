@@ -93,7 +93,7 @@ def cutter(side: str, options: UnitOptions) -> Cut:
 
     A record without a group is rejected if the options have a ``group_column``.
     """
-    cut: Cut = partial(map, _whole)
+    cut: Cut = partial(map, _one_unit)
     if options.kind == "reading" and side == "outputs":
         cut = _answers(options)
     elif options.kind == "summaries":
@@ -116,7 +116,7 @@ def units_of(cut: Cut, records: Sequence[Document]) -> tuple[list[Unit], list[Re
     return units, [piece for piece in pieces if isinstance(piece, Reject)]
 
 
-def _whole(record: Document) -> list[Unit]:
+def _one_unit(record: Document) -> list[Unit]:
     return [Unit(record.text, record.where, record.group)]
 
 
@@ -141,7 +141,7 @@ def _long_enough(least: int, record: Document) -> UnitsOfRecord:
     """The document as one unit, if it has at least ``least`` sentences (M8); else a reject."""
     count = len(sentences_of(record.text))
     if count >= least:
-        return _whole(record)
+        return _one_unit(record)
     return _reject(record, TOO_SHORT, f"{count} sentence{'s' * (count != 1)}, fewer than {least}")
 
 

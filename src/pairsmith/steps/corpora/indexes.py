@@ -42,7 +42,7 @@ def train_indexes(
     name: str,
     load: Callable[[], SideVectors],
     searched: Sequence[tuple[int, str]],
-    where: ExecutorChoice,
+    executor: ExecutorChoice,
     inputs: Mapping[str, str],
     run: Run,
 ) -> DatasetFolder:
@@ -54,38 +54,39 @@ def train_indexes(
         name: the kind of index in FAISS's notation, such as ``IVF4096,Flat``.
         load: opens the vectors on the machine of a worker.
         searched: the numbers of the groups, each with the side of the queries.
-        where: the executor.
+        executor: where the work is done.
         inputs: the fingerprints of the encoded corpora, by name.
         run: the run, whose folder becomes that of the indexes.
 
     Returns:
         the folder, with the columns of ``TRAINED``.
     """
-    todo = [ToTrain(number, group, side) for number, (group, side) in enumerate(searched)]
-    writer = start_part(run, Identity.of("train-index", {"index": name}, inputs), TRAINED, planned=len(todo))
-    if not writer.finished:
-        commit_each(
-            writer,
-            Shards(lambda numbers: [todo[number] for number in numbers], [1] * len(todo), "indexes"),
-            partial(_load_training, load, name),
-            where,
-            title="train index",
+    indexes = [ToTrain(number, group, side) for number, (group, side) in enumerate(searched)]
+    identity = Identity.of("train-index", {"index": name}, inputs)
+    writer = start_part(run, identity, TRAINED, planned=len(indexes))
+    if writer.finished:
+        return writer.folder()
+    commit_each(
+        writer,
+        Shards(lambda numbers: [indexes[number] for number in numbers], [1] * len(indexes), "indexes"),
+        partial(_load_training, load, name),
+        executor,
+        title="train index",
+    )
+    return writer.finish(
+        Card(
+            title=f"Indexes {name}, trained for a search",
+            description="For each group and side an index without vectors, in the format of FAISS.",
+            columns={
+                "cell": "the number of the group of texts, from 0",
+                "side": "x for inputs (or queries), y for outputs: whose neighbours are searched",
+                "index": "the index, in FAISS's own format",
+            },
+            provenance="They were trained on some of the vectors that are searched.",
+            tags=("embeddings",),
+            licence="It contains no texts.",
         )
-        writer.finish(
-            Card(
-                title=f"Indexes {name}, trained for a search",
-                description="For each group and side an index without vectors, in the format of FAISS.",
-                columns={
-                    "cell": "the number of the group of texts, from 0",
-                    "side": "x for inputs (or queries), y for outputs: whose neighbours are searched",
-                    "index": "the index, in FAISS's own format",
-                },
-                provenance="They were trained on some of the vectors that are searched.",
-                tags=("embeddings",),
-                licence="It contains no texts.",
-            )
-        )
-    return writer.folder()
+    )
 
 
 def _load_training(

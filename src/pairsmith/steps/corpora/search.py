@@ -110,10 +110,10 @@ def run_search(
     identity = Identity.of("search", _identity_settings(plan, settings), inputs)
     writer = start_part(run.part("search"), identity, NEIGHBOURS, planned=len(plan.parts))
     if not writer.finished:
-        where, trained = ExecutorChoice.of(settings), None
+        executor, trained = ExecutorChoice.of(settings), None
         if settings.index and (searched := plan.trained()):
             indexed = inputs if plan.two_way else {"corpus": inputs["corpus"]}
-            trained = train_indexes(settings.index, load, searched, where, indexed, run.part("indexes"))
+            trained = train_indexes(settings.index, load, searched, executor, indexed, run.part("indexes"))
         commit_each(
             writer,
             Shards(
@@ -122,7 +122,7 @@ def run_search(
                 ("texts" if settings.index else "inputs") if plan.two_way else "queries",
             ),
             partial(_load_search, load, trained, plan.most, settings),
-            where,
+            executor,
             title="search",
         )
         writer.finish(_card(plan, settings.encoder))

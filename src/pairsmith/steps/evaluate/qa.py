@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from pairsmith.core.errors import verb_for
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.squad import Question, read_questions
 from pairsmith.metrics.bootstrap import mean_intervals
@@ -41,8 +42,9 @@ def _compute(settings: EvaluateQaSettings, questions: Sequence[Question], progre
     scored = _with_answers(questions)
     if left_out := len(questions) - len(scored):
         progress.say(
-            f"{left_out:,} of {len(questions):,} questions have no answer and are left out: the figures are "
-            "those of SQuAD 1.1, over the questions with answers"
+            f"{left_out:,} of {len(questions):,} questions {verb_for(left_out, 'have')} no answer and "
+            f"{verb_for(left_out, 'are')} left out: the figures are those of SQuAD 1.1, over the questions "
+            "with answers"
         )
     if warning := squad_warning([question.golds for question in scored]):
         progress.say(warning)

@@ -85,7 +85,7 @@ def suites_of(settings: EvaluateStsSettings) -> list[StsSuite]:
     """
     suites = read_sts(settings.data, settings.suites or None)
     if any(suite.name == "about" for suite in suites):
-        raise InputError(f"{settings.data}: a test set cannot be named about; rename its file")
+        raise InputError(f'{settings.data}: a test set cannot be named "about"; rename its file')
     return suites
 
 

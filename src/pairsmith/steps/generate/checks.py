@@ -20,9 +20,9 @@ def check_settings(task: TaskSpec, settings: GenerateSettings) -> None:
             f"--rows {settings.rows} is too few for the task {task.name}; give --rows {rows_needed(task)} or "
             "more"
         )
-    decoding = settings.decoding(task.decoding)
     if is_remote(settings.model):
         _check_remote(task, settings)
+    decoding = task.decoding
     if task.kind == "pair" and decoding.tries < decoding.per_input:
         raise SettingsError(
             f"{decoding.tries} tries cannot give {decoding.per_input} texts per input; "
@@ -65,7 +65,7 @@ def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
             "--preview needs the probabilities of all tokens, which a server does not provide; to see some "
             "rows first, give --limit 3 for pairs, or --per-input 3 for single texts"
         )
-    decoding = settings.decoding(task.decoding)
+    decoding = task.decoding
     if decoding.rule != "self-debiasing":
         raise SettingsError(
             f"--rule {decoding.rule} is not supported with a server; leave it out for self-debiasing"
@@ -83,5 +83,5 @@ def _check_remote(task: TaskSpec, settings: GenerateSettings) -> None:
 
 def steering_of(task: TaskSpec, settings: GenerateSettings) -> RemoteDecoding:
     """How a server's model is steered; plain sampling if no label has counter-labels, or with ``decay`` 0."""
-    decay = settings.decoding(task.decoding).decay
-    return settings.steering if decay and any(map(task.counters, task.label_names)) else "plain"
+    has_counters = any(map(task.counters, task.label_names))
+    return settings.steering if task.decoding.decay and has_counters else "plain"

@@ -8,16 +8,16 @@ from dataclasses import replace
 import torch
 
 from pairsmith.data.schemas import REJECT, to_table
-from pairsmith.data.tasks import Decoding, load_task
+from pairsmith.data.tasks import TaskSpec
 from pairsmith.methods.dino.method import GeneratedRows, Hooks, write
 from pairsmith.models.language.remote import RemoteModel, Used
 from pairsmith.runs.estimate import Before, Estimate, peak_memory
 from pairsmith.runs.executors import cores
 from pairsmith.runs.storage import encode_table
 from pairsmith.steps.generate.checks import check_settings
+from pairsmith.steps.generate.route import least_work
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Items, Shard, distinct_inputs
-from pairsmith.steps.generate.until import least_work
 from pairsmith.steps.generate.worker import SCHEMAS, model_of
 from pairsmith.steps.planning import evenly_spaced, read_first, sharded_estimate
 
@@ -34,23 +34,22 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     """
     started = time.monotonic()
     settings = least_work(settings)
-    task = load_task(settings.task).writing(settings.labels)
-    decoding = settings.decoding(task.decoding)
+    task = settings.resolved_task()
     check_settings(task, settings)
     main_memory = peak_memory()  # with several workers, the main process only commits and loads no model
     if settings.workers > 1 and settings.executor == "local":
         torch.set_num_threads(max(1, cores() // settings.workers))
     model = model_of(task, settings)
     loading = time.monotonic() - started
-    items, sample_items = _inputs(settings, decoding, before)
+    items, sample_items = _inputs(settings, task, before)
     if not sample_items:
         return Estimate(loading, rows={"train": 0})
     size = settings.shard_size or settings.shard_bounds.pick(items)
     labels = len(task.written_names)
 
     def write_texts(items: Items, hooks: Hooks) -> GeneratedRows:
-        requests = Shard(0, items, (), (), "").requests(task, decoding)
-        return write(task, model, requests, decoding, settings.seed, settings.rows, hooks)
+        requests = Shard(0, items, (), (), "").requests(task)
+        return write(task, model, requests, task.decoding, settings.seed, settings.rows, hooks)
 
     # 1. Write texts. The texts of the first item warm up the libraries, and are not timed.
     write_texts(sample_items[:1], Hooks())
@@ -80,7 +79,7 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
         loading=loading,
         shared=(ends[-1] - begun) * factor,
         size=round((len(encode_table(sample)) + len(encode_table(rejects))) * factor),
-        tokens=round((text_tokens + rejects.num_rows * decoding.max_tokens) * factor),
+        tokens=round((text_tokens + rejects.num_rows * task.decoding.max_tokens) * factor),
     )
     workers = min(settings.workers, shards)
     return replace(
@@ -92,10 +91,10 @@ def plan_generate(settings: GenerateSettings, before: Before) -> Estimate:
     )
 
 
-def _inputs(settings: GenerateSettings, decoding: Decoding, before: Before) -> tuple[int, Items]:
+def _inputs(settings: GenerateSettings, task: TaskSpec, before: Before) -> tuple[int, Items]:
     """The number of items of the run, and a sample of the items to calibrate on."""
     if not settings.inputs:
-        return decoding.per_input, range(decoding.per_input)
+        return task.decoding.per_input, range(task.decoding.per_input)
 
     def read(source: str) -> Iterable[str]:
         return distinct_inputs(settings.model_copy(update={"inputs": [source]}))

@@ -34,7 +34,16 @@ from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text import with_full_stop
 from pairsmith.methods.dino.requests import GeneratedRow
 from pairsmith.methods.dino.training_set import TrainingSet, make_training_set
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of, written_by_model
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    hash_source,
+    sources_of,
+    synthetic_tag,
+    written_by_model,
+)
 from pairsmith.runs.estimate import FOLDER_BYTES, SHARD_BYTES, Before, Estimate
 from pairsmith.runs.folder import open_training_rows
 from pairsmith.runs.identity import Identity
@@ -256,6 +265,6 @@ def _card(settings: PostprocessSettings, generated: PostprocessInput, counts: Ma
         provenance=Card.provenance
         if by_model
         else "The texts are those that were given; what a program left out, changed or added is said above.",
-        tags=("synthetic",) if by_model else (),
+        tags=synthetic_tag(generated.source),
         task=generated.category,
     )

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from pairsmith.core.citations import CITATION
-from pairsmith.core.errors import SettingsError, WorkerError, counted
+from pairsmith.core.errors import FolderError, SettingsError, WorkerError, counted
 from pairsmith.core.model_names import model_revision, resolve_model
 from pairsmith.core.paths import is_url
-from pairsmith.data.tasks import Decoding, TaskSpec, load_task
+from pairsmith.data.tasks import TaskSpec
 from pairsmith.data.text import with_full_stop
 from pairsmith.models.language.loading import load_model
 from pairsmith.models.language.remote import is_remote, remote_revision
@@ -33,20 +33,21 @@ from pairsmith.runs import (
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.manifest import read_manifest
 from pairsmith.runs.mapped import finished, nothing_to_do, say_loading
 from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import LostItem
 from pairsmith.steps.generate.checks import check_settings, remarks, steering_of
-from pairsmith.steps.generate.closing import ExamplePrinter, closing_lines
-from pairsmith.steps.generate.preview import preview
+from pairsmith.steps.generate.messages import ExamplePrinter, closing_lines, preview
 from pairsmith.steps.generate.settings import GenerateSettings
 from pairsmith.steps.generate.shards import Shard, distinct_inputs, growth, input_records, shards_of
-from pairsmith.steps.generate.until import MOST_TIMES, earlier_size, rows_per_item, with_size
 from pairsmith.steps.generate.worker import SCHEMAS, load_worker, remote_model
 from pairsmith.steps.shared import hashes, refuse_sources
 
 ANSWERS_CACHE = "answers.sqlite"
 """Name of the file in the run's folder that caches the responses of a server."""
+MOST_TIMES = 5
+"""With ``until``, a run requests at most this many times the texts that would do if all were accepted."""
 
 
 def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
@@ -57,68 +58,105 @@ def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
 
 
 def _generate_until(settings: GenerateSettings, run: Run) -> DatasetFolder:
-    """Generate in rounds, each with more inputs or texts, until each label has ``until`` rows."""
-    wanted = settings.until or 0
+    """Generate in rounds, each with more inputs or texts, until each label has ``until`` rows.
+
+    A run that grows keeps its finished rows, so each round generates only the additional ones. The size of a
+    round, its number of inputs or, in a text task, of texts, follows from the rows of the round before; so a
+    run that is stopped and started again ends with the same bytes.
+    """
+    target = settings.until or 0
     if settings.executor == "array" or settings.rank is not None:
         raise SettingsError(
             "--until has to count the rows of all workers, so array jobs do not support it; leave it out"
         )
-    task = load_task(settings.task).writing(settings.labels)
+    task = settings.resolved_task()
     if task.kind == "text" and settings.per_input is not None:
         raise SettingsError("--until says how many texts each label gets; leave --per-input out")
-    per_item = rows_per_item(settings, task)
-    first = math.ceil(wanted / per_item)
+    per_item = _rows_per_item(task)
+    first = math.ceil(target / per_item)
     most = MOST_TIMES * first
     if task.kind == "pair":
         most = min(most, sum(1 for _ in input_records(settings)))
-    size = max(min(first, most), 0 if run.fresh else earlier_size(run, task))
+    size = max(min(first, most), 0 if run.fresh else _earlier_size(run, task))
     while True:
-        folder = _generate_round(with_size(settings, task, size), run)
+        folder = _generate_round(_with_size(settings, task, size), run)
         assert folder is not None
         counts = label_counts(folder)
         label, fewest = min(((name, counts[name]) for name in task.written_names), key=lambda pair: pair[1])
-        if fewest >= wanted:
+        if fewest >= target:
             return folder
         if size >= most:
             unit = "inputs" if task.kind == "pair" else "texts"
             run.progress.say(
-                f"label {label} has {fewest:,} of {counted(wanted, 'rows')} after {size:,} {unit}, the most "
+                f"label {label} has {fewest:,} of {counted(target, 'rows')} after {size:,} {unit}, the most "
                 "that --until may use; raise --tries, give more inputs, or write a plainer instruction for it"
             )
             return folder
         # 5 % more than the acceptance rate so far suggests, so that few rounds are needed.
-        size = min(most, math.ceil(1.05 * size * wanted / max(fewest, size * per_item / MOST_TIMES)) + 1)
-        run.progress.say(f"label {label} has {fewest:,} of {counted(wanted, 'rows')}; another round follows")
+        size = min(most, math.ceil(1.05 * size * target / max(fewest, size * per_item / MOST_TIMES)) + 1)
+        run.progress.say(f"label {label} has {fewest:,} of {counted(target, 'rows')}; another round follows")
         run = replace(run, fresh=False)
+
+
+def least_work(settings: GenerateSettings) -> GenerateSettings:
+    """The settings for plans of ``until``: the smallest run, in which every text is accepted."""
+    if not settings.until:
+        return settings
+    task = settings.resolved_task()
+    size = math.ceil(settings.until / _rows_per_item(task))
+    return _with_size(settings, task, size if settings.limit is None else min(size, settings.limit))
+
+
+def _rows_per_item(task: TaskSpec) -> int:
+    """The largest number of rows of a label from one input or, in a text task, from one text."""
+    return task.decoding.per_input if task.kind == "pair" else 1
+
+
+def _with_size(settings: GenerateSettings, task: TaskSpec, size: int) -> GenerateSettings:
+    """The settings of a round of this size."""
+    return settings.model_copy(update={_size_setting(task): size})
+
+
+def _earlier_size(run: Run, task: TaskSpec) -> int:
+    """The size of the last round of an earlier run, from the folder's manifest; 0 if there is none."""
+    try:
+        size = read_manifest(run.out).settings.get(_size_setting(task))
+    except FolderError:
+        return 0
+    return size if isinstance(size, int) else 0
+
+
+def _size_setting(task: TaskSpec) -> str:
+    """The name of the setting that limits the inputs or, in a text task, the texts."""
+    return "limit" if task.kind == "pair" else "per_input"
 
 
 def _generate_round(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     """Generate the texts for all inputs or, for a text task, all texts; a round of ``--until``."""
     settings = resolve_dtype(settings, run)
-    task = load_task(settings.task).writing(settings.labels)
-    decoding = settings.decoding(task.decoding)
+    task = settings.resolved_task()
     check_settings(task, settings)
     for remark in remarks(task):
         run.progress.say(remark)
     if settings.inputs:
         refuse_sources(run, model=settings.model, inputs=settings.inputs)
     if settings.preview:
-        run.progress.result(_preview(task, decoding, settings))
+        run.progress.result(_preview(task, settings))
         return None
     # Inputs are hashed before they are read: if lines are added in between, the next run notices and reads
     # them.
     inputs = hashes("inputs", settings.inputs)
-    count = decoding.per_input
+    count = task.decoding.per_input
     if task.kind == "pair":
         count = sum(1 for _ in islice(distinct_inputs(settings), settings.shard_bounds.counted))
     shard_size = shard_size_of(settings, run, count)
     settings = settings.model_copy(update={"shard_size": shard_size})
-    shards = shards_of(settings, decoding, shard_size)
+    shards = shards_of(settings, task.decoding, shard_size)
     revision_of = remote_revision if is_remote(settings.model) else model_revision
     revision = revision_of(settings.model)
     writer = FolderWriter.start(
         run,
-        Identity.of("generate", _fingerprint_settings(task, decoding, settings), inputs, {"model": revision}),
+        Identity.of("generate", _fingerprint_settings(task, settings), inputs, {"model": revision}),
         SCHEMAS[task.schema_kind],
         growth=growth(shards),
         planned=len(shards),
@@ -128,19 +166,18 @@ def _generate_round(settings: GenerateSettings, run: Run) -> DatasetFolder | Non
         return nothing_to_do(writer)
     _commit_shards(writer, shards, task, settings, revision, run)
     items = _item_count(shards)
-    folder = finished(writer, _card(task, settings, decoding, items))
+    folder = finished(writer, _card(task, settings, items))
     if run.rank is None:
-        wanted = items * (decoding.per_input if task.kind == "pair" else 1)
-        for line in closing_lines(folder, task, wanted):
+        for line in closing_lines(folder, task, items * _rows_per_item(task)):
             run.progress.say(line)
     return folder
 
 
-def _preview(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> str:
+def _preview(task: TaskSpec, settings: GenerateSettings) -> str:
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-    numbers = range(min(settings.preview, decoding.per_input))
+    numbers = range(min(settings.preview, task.decoding.per_input))
     items = numbers if task.kind == "text" else list(islice(distinct_inputs(settings), settings.preview))
-    return preview(task, model, items, decoding, settings.seed)
+    return preview(task, model, items, settings.seed)
 
 
 def _commit_shards(
@@ -225,7 +262,7 @@ def _with_local_model(settings: GenerateSettings) -> GenerateSettings:
     return settings.model_copy(update={"model": resolve_model(settings.model)})
 
 
-def _fingerprint_settings(task: TaskSpec, decoding: Decoding, settings: GenerateSettings) -> dict[str, Any]:
+def _fingerprint_settings(task: TaskSpec, settings: GenerateSettings) -> dict[str, Any]:
     """All settings that change the rows, for the folder's fingerprint."""
     remote: dict[str, Any] = {}
     if is_remote(settings.model):
@@ -234,13 +271,13 @@ def _fingerprint_settings(task: TaskSpec, decoding: Decoding, settings: Generate
             remote["top_logprobs"] = settings.top_logprobs
     return {
         "task": task.model_dump(mode="json", exclude={"decoding"}),
-        **decoding.model_dump(mode="json"),
+        **task.decoding.model_dump(mode="json"),
         **settings.model_dump(mode="json", include={"column", "limit", "seed", "dtype", "shard_size"}),
         **remote,
     }
 
 
-def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items: int) -> Card:
+def _card(task: TaskSpec, settings: GenerateSettings, items: int) -> Card:
     instructions = "\n\n".join(
         f"[{label}]\n{wording}" for label in task.label_names for wording in task.label(label).wordings
     )
@@ -251,9 +288,9 @@ def _card(task: TaskSpec, settings: GenerateSettings, decoding: Decoding, items:
         rights = "The rights in the inputs, and the terms of the language model, apply to the texts."
     label = "score" if task.schema_kind == "scored_pair" else "label"
     steering = ""
-    if decoding.steers and any(task.counters(label) for label in task.label_names):
+    if task.decoding.steers and any(task.counters(label) for label in task.label_names):
         steering = (
-            f"{decoding.rule.capitalize()} kept it from writing texts that fit a label's counter-labels "
+            f"{task.decoding.rule.capitalize()} kept it from writing texts that fit a label's counter-labels "
             "better (the method DINO)."
         )
         if is_remote(settings.model) and settings.steering == "reranked":

@@ -15,7 +15,7 @@ from pairsmith.core.settings import (
     Listed,
     Settings,
 )
-from pairsmith.data.tasks import Decoding, label_text
+from pairsmith.data.tasks import Decoding, TaskSpec, label_text, load_task
 from pairsmith.data.tasks.spec import RuleName, parse_label
 from pairsmith.methods.dino.options import NearCopies, TrainingSetOptions
 from pairsmith.steps.corpora.options import options_of
@@ -140,11 +140,11 @@ class GenerateSettings(WorkerSettings):
         values = labels if isinstance(labels, list | tuple) else [labels]
         return [label if isinstance(label, str) else label_text(parse_label(label)) for label in values]
 
-    def decoding(self, of_task: Decoding) -> Decoding:
-        """The task's decoding settings, each replaced by the setting of the same name if that is not None."""
-        names = Decoding.model_fields
+    def resolved_task(self) -> TaskSpec:
+        """The task, limited to ``labels``; decoding settings that are not None replace those of the task."""
+        task, names = load_task(self.task).writing(self.labels), Decoding.model_fields
         overrides = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return of_task.model_copy(update=overrides)
+        return task.model_copy(update={"decoding": task.decoding.model_copy(update=overrides)})
 
 
 class PostprocessSettings(Settings):

@@ -49,11 +49,11 @@ class Shard:
         """The specification of the shard's content, as the journal records it."""
         return ShardSpec(len(self.ids), _content(self.ids), self.amount)
 
-    def requests(self, task: TaskSpec, decoding: Decoding) -> Iterator[TextRequest]:
+    def requests(self, task: TaskSpec) -> Iterator[TextRequest]:
         """The requests for the texts of this shard."""
         if isinstance(self.items, range):
             return text_requests(task, self.items)
-        return pair_requests(task, self.items, decoding.per_input)
+        return pair_requests(task, self.items, task.decoding.per_input)
 
 
 def distinct_inputs(settings: GenerateSettings) -> Iterator[str]:

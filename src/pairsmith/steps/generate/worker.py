@@ -50,10 +50,9 @@ def load_worker(
             f"model {settings.model}: worker {worker} loaded other weights under this name than the process "
             "that started it; make sure that all workers read the same files"
         )
-    decoding = settings.decoding(task.decoding)
-    if decoding.max_tokens >= model.context:
+    if task.decoding.max_tokens >= model.context:
         raise SettingsError(
-            f"--max-tokens {decoding.max_tokens} leaves no room for a prompt in the model's context of "
+            f"--max-tokens {task.decoding.max_tokens} leaves no room for a prompt in the model's context of "
             f"{model.context} tokens; give a smaller number"
         )
     budget = settings.rows
@@ -75,10 +74,10 @@ def load_worker(
                 advance(1)
 
             hooks = Hooks(on_start=on_start, on_done=on_done)
-            requests = list(shard.requests(task, decoding))
+            requests = list(shard.requests(task))
             restore_tries(requests, shard.earlier)
             try:
-                written = write(task, model, requests, decoding, settings.seed, budget, hooks)
+                written = write(task, model, requests, task.decoding, settings.seed, budget, hooks)
             except (RuntimeError, MemoryError) as error:
                 advance(-done)
                 budget = _halved(budget or most, rows_needed(task), error)

@@ -44,7 +44,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
-    written_by_model,
+    synthetic_tag,
 )
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.folder import TrainingRows, open_training_rows
@@ -64,7 +64,7 @@ from pairsmith.steps.corpora.judges import (
 from pairsmith.steps.judging import JUDGES_OF_PAIRS, judge_pairs, other_judges_named
 from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate
-from pairsmith.steps.shared import check_types, hashes, refuse_sources
+from pairsmith.steps.shared import check_types, hashes, refuse_sources, unfinished_parts
 
 SHARD_ROWS = 100_000
 """Largest number of rows, and of rejects, in a shard."""
@@ -172,10 +172,7 @@ def _write(
     of_winners = np.where(low, f"below {settings.threshold}", "not among the best")
     reasons = np.where(ranking.wins, of_winners, ranking.reasons)
     kept, rejected, why = ranking.order[keep], ranking.order[~keep], reasons[~keep]
-    for number in range(max(1, -(-max(len(kept), len(rejected)) // SHARD_ROWS))):
-        if writer.is_done(number):
-            continue
-        part = slice(number * SHARD_ROWS, (number + 1) * SHARD_ROWS)
+    for number, part in unfinished_parts(writer, max(len(kept), len(rejected)), SHARD_ROWS):
         rows = rows_at(pairs, kept[part])
         if rescored and set(rows.column_names) >= _MINED:  # in other pairs the score is a label
             place = rows.column_names.index("score")
@@ -336,7 +333,7 @@ def _card(settings: FilterSettings, source: DatasetFolder) -> Card:
         description=f"Pairs of {folder}: {kept}. {source.manifest.about.description}".strip(),
         columns=columns,
         provenance=f"The pairs were {how}; no person has checked each of them.",
-        tags=("mined",) if is_mined else ("synthetic",) if written_by_model(source.path) else (),
+        tags=(*(("mined",) if is_mined else ()), *synthetic_tag(source.path)),
         citations=(MINING,),
         licence="The rights in the texts apply.",
         sources=sources_of(models=models, data=filter(None, [source.path, settings.seeds])),

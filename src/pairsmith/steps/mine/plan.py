@@ -14,8 +14,8 @@ from pairsmith.methods.mining.style import load_style_classifier
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.search.exact import two_way_search
 from pairsmith.steps.corpora.corpus import Corpus, Unit, cutter, is_styled, units_of
-from pairsmith.steps.mine.neighbours import neighbours_per_side
 from pairsmith.steps.mine.route import corpora, schema_of
+from pairsmith.steps.mine.search import neighbours_per_side
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.planning import (
     CALIBRATION_TEXTS,

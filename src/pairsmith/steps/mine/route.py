@@ -35,6 +35,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
+    synthetic_tag,
 )
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
@@ -43,12 +44,11 @@ from pairsmith.search.margin import ScoredCandidates
 from pairsmith.search.selection import PairFile, select_pairs
 from pairsmith.steps.corpora.corpus import STYLE, Corpus, cutter, encode_corpus, finder_of, is_styled
 from pairsmith.steps.corpora.encoded import ENCODED_TEXTS, CorpusTexts, Encoded
-from pairsmith.steps.mine.candidates import scored_candidates
 from pairsmith.steps.mine.kept_columns import columns_to_keep, texts_with_columns
-from pairsmith.steps.mine.neighbours import find_neighbours
+from pairsmith.steps.mine.search import find_neighbours, scored_candidates
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, check_index
-from pairsmith.steps.shared import hashes, naming_texts, refuse_sources
+from pairsmith.steps.shared import hashes, naming_texts, refuse_sources, unfinished_parts
 from pairsmith.training.folder import TRAINING_RECORD
 
 SHARD_ROWS = 100_000
@@ -87,20 +87,9 @@ def mine(settings: MineSettings, run: Run) -> DatasetFolder:
         cutter(corpus.side, settings.units())
     if settings.index:
         check_index(settings.index)
-    styled = any(is_styled(settings.units(), corpus.side) for corpus in both)
-    if styled and load_style_classifier(settings.encoder) is None:
-        run.progress.say(f"{settings.encoder} has no style classifier; texts of every style are kept")
-    with reaching(place(settings.encoder), FolderError):
-        trained = json_object(place(settings.encoder) / TRAINING_RECORD)
-    chosen = trained.get("settings")
-    kind = chosen.get("kind", settings.kind) if isinstance(chosen, dict) else settings.kind
-    if trained.get("step") == "train-biencoder" and kind != settings.kind:
-        run.progress.say(
-            f"{settings.encoder} was trained with --kind {kind}, and mines pairs of --kind {settings.kind}"
-        )
-
-    # Count the records; a row that cannot be read is reported here, too.
-    records = [corpus.count() for corpus in both]
+    for remark in _remarks_on_encoder(settings):
+        run.progress.say(remark)
+    records = [corpus.count() for corpus in both]  # a row that cannot be read is reported here, too
     blank_rows = blank.copy()  # whenever the corpora are read again, ``blank`` grows
     # 1. Encode both corpora, and leave out texts that are not in the style of the seeds (M4).
     folders = [
@@ -168,6 +157,19 @@ def corpora(
     )
 
 
+def _remarks_on_encoder(settings: MineSettings) -> Iterator[str]:
+    """Warnings about an encoder that was not trained for pairs of this kind."""
+    styled = any(is_styled(settings.units(), side) for side in ("inputs", "outputs"))
+    if styled and load_style_classifier(settings.encoder) is None:
+        yield f"{settings.encoder} has no style classifier; texts of every style are kept"
+    with reaching(place(settings.encoder), FolderError):
+        trained = json_object(place(settings.encoder) / TRAINING_RECORD)
+    chosen = trained.get("settings")
+    kind = chosen.get("kind", settings.kind) if isinstance(chosen, dict) else settings.kind
+    if trained.get("step") == "train-biencoder" and kind != settings.kind:
+        yield f"{settings.encoder} was trained with --kind {kind}, and mines pairs of --kind {settings.kind}"
+
+
 def _texts(encoded: Encoded, corpus: Corpus, settings: MineSettings, file: Path) -> CorpusTexts:
     """Write the distinct texts of a corpus, with the columns to keep, into a file."""
     return CorpusTexts(texts_with_columns(encoded, corpus, settings), file, list(corpus.keep.values()))
@@ -212,16 +214,12 @@ def _commit(
 ) -> None:
     """Write the pairs; pairs below the threshold and repeated texts of both corpora become rejects."""
     x, y = corpora
-    rows_and_copies = max(len(pairs), x.copy_count + y.copy_count)
-    for number in range(max(1, -(-rows_and_copies // SHARD_ROWS))):
-        if writer.is_done(number):
-            continue
-        first, stop = number * SHARD_ROWS, (number + 1) * SHARD_ROWS
-        rows, rejects = split_by_threshold(pairs[first:stop], texts, settings)
+    for number, part in unfinished_parts(writer, max(len(pairs), x.copy_count + y.copy_count), SHARD_ROWS):
+        rows, rejects = split_by_threshold(pairs[part], texts, settings)
         all_rejects = [
             to_table(rejects, REJECT),
-            x.copies("inputs", first, stop),
-            y.copies("outputs", max(0, first - x.copy_count), max(0, stop - x.copy_count)),
+            x.copies("inputs", part.start, part.stop),
+            y.copies("outputs", max(0, part.start - x.copy_count), max(0, part.stop - x.copy_count)),
         ]
         table = pa.Table.from_pylist(rows, schema=schema)
         writer.commit(number, {"train": table}, pa.concat_tables(all_rejects))
@@ -351,7 +349,7 @@ def _card(settings: MineSettings, corpora: Sequence[Corpus], counts: dict[str, i
             for column, name in corpus.keep.items()
         },
         provenance="The pairs were put together by a program; no person has checked each of them.",
-        tags=("mined",),
+        tags=("mined", *synthetic_tag(*settings.inputs, *settings.outputs)),
         citations=(MINING,),
         licence="The rights in the corpora apply to the texts.",
         sources=sources_of(models=[settings.encoder], data=[*settings.inputs, *settings.outputs]),

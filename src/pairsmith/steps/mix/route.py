@@ -27,7 +27,16 @@ from pairsmith.data.kinds import (
 from pairsmith.data.schemas import REJECT, Reject, to_table
 from pairsmith.data.splits import split_of, to_train_on
 from pairsmith.data.text.folding import folded
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, model_display_name, sources_of, summary
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    FolderWriter,
+    Run,
+    model_display_name,
+    sources_of,
+    summary,
+    synthetic_tag,
+)
 from pairsmith.runs.card import MEANING
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
@@ -116,9 +125,12 @@ def mixed_source_names(sources: Sequence[str]) -> dict[str, str]:
     """The name of each source in the column ``source``: without its path, numbered if a name repeats."""
     names: dict[str, str] = {}
     for source in dict.fromkeys(sources):
-        name = model_display_name(source)
-        same = sum(model_display_name(other) == name for other in names)
-        names[source] = f"{name} ({same + 1})" if same else name
+        name = numbered = model_display_name(source)
+        number = 1
+        while numbered in names.values():
+            number += 1
+            numbered = f"{name} ({number})"
+        names[source] = numbered
     return names
 
 
@@ -301,7 +313,7 @@ def _card(
         counts={f"rows from {source}": count for source, count in counts.items()},
         columns=columns,
         provenance="The rows are those of the data sets named here.",
-        tags=(),
+        tags=synthetic_tag(*sources),
         licence="The rights in the rows of each data set apply to them.",
         sources=sources_of(data=sources),
     )

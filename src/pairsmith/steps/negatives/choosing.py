@@ -13,7 +13,6 @@ from pairsmith.data.schemas import NEGATIVES, REJECT, Reject, rows_at, to_table
 from pairsmith.methods.retrieval.negatives import lowest_of_queries
 from pairsmith.runs.seeds import stream_key, uniforms
 from pairsmith.search.hard_negatives import NegativesRule, chosen_places
-from pairsmith.steps.corpora.encoded import CorpusTexts
 from pairsmith.steps.negatives.encoding import EncodedPositives
 from pairsmith.steps.negatives.pairs import FAULTS, GOOD, PAIRS_AT_ONCE, QueryPairs
 from pairsmith.steps.negatives.settings import NegativesSettings
@@ -109,17 +108,15 @@ def shard_of_rows(
     positives: EncodedPositives,
     chosen: NeighbourFile,
     positive_scores: Float32s,
-    passages: CorpusTexts,
     settings: NegativesSettings,
 ) -> tuple[dict[str, pa.Table], pa.Table]:
     """A shard of the result: the rows of ``NEGATIVES``, and rejects for pairs without enough negatives.
 
     Args:
         part: the range of the rows that were read.
-        positives: the rows, with the text of each row's positive.
+        positives: the rows, the text of each row's positive, and the texts of the corpus.
         chosen: the negatives of each row, as ``choose_negatives`` returns them.
         positive_scores: ``(rows,)`` float32, the score of each row's positive.
-        passages: the texts of the corpus.
         settings: the settings of ``negatives``.
     """
     pairs = positives.pairs
@@ -134,9 +131,8 @@ def shard_of_rows(
             score = {} if fault != GOOD else {"score": float(positive_scores[number])}
             why = FAULTS.get(fault, ("negatives", _TOO_FEW[count > 0]))
             rejects.append(Reject.of(text_id(row["query"]), *why, row | score))
-    negatives = iter(
-        passages.rows(chosen.ids[kept][chosen.ids[kept] != NO_NEIGHBOUR].tolist()) if len(kept) else []
-    )
+    ids = chosen.ids[kept]
+    negatives = iter(positives.passages.rows(ids[ids != NO_NEIGHBOUR].tolist()) if len(kept) else [])
     rows = []
     for number, positive in zip(kept.tolist(), positives.texts(kept), strict=True):
         pair, count = table[number - part.start], int(counts[number - part.start])

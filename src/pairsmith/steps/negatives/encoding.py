@@ -135,15 +135,13 @@ class EncodedTexts:
     Attributes:
         queries: the vectors of the distinct queries.
         corpus: the vectors of the distinct texts of the corpus.
-        passages: the distinct texts of the corpus.
         copies: the ``copy_keys`` of these texts, ``(texts, 2)`` uint64.
-        positives: the pairs, with the text and the vector of each pair's positive.
+        positives: the pairs, the text and the vector of each pair's positive, and the texts of the corpus.
         fingerprints: the fingerprints of the folders ``queries`` and ``corpus``, by name.
     """
 
     queries: VectorFile
     corpus: Encoded
-    passages: CorpusTexts
     copies: TextKeys
     positives: EncodedPositives
     fingerprints: Mapping[str, str]
@@ -195,4 +193,4 @@ def encode_all(
         scratch("positives"),
     )
     fingerprints = {folder.path.name: folder.manifest.fingerprint for folder in (query_folder, corpus_folder)}
-    return EncodedTexts(queries, texts, passages, copies, positives, fingerprints)
+    return EncodedTexts(queries, texts, copies, positives, fingerprints)

@@ -112,63 +112,55 @@ def collect_pairs(stream: Iterator[QueryPair], file: Path, source: str) -> Query
 
     ``source`` is the name of the pairs for messages.
     """
-    keys_of_parts: list[tuple[TextKeys, ...]] = []
+    keys_of_parts: list[dict[str, TextKeys]] = []
     faults: list[NDArray[np.uint8]] = []
     with storage_errors(file), pa.ipc.new_file(str(file), QUERY_PAIR) as out:
         while rows := list(islice(stream, PAIRS_AT_ONCE)):
-            out.write_table(
-                pa.Table.from_pylist(
-                    [
-                        {"query": r.query, "positive": r.whole, "query_id": r.query_id, "where": r.where}
-                        for r in rows
-                    ],
-                    QUERY_PAIR,
-                )
+            queries, positives = [row.query for row in rows], [row.whole for row in rows]
+            ids, places = [row.query_id for row in rows], [row.where for row in rows]
+            out.write_table(pa.table([queries, positives, ids, places], schema=QUERY_PAIR))
+            copy, rest = copy_keys([row.positive for row in rows])
+            whole, _ = copy_keys(positives)
+            keys_of_parts.append(
+                {
+                    "query": keys_of_list(queries),
+                    "id": keys_of_list(ids),
+                    "query copies": np.stack(copy_keys(queries), axis=1),
+                    "positive": keys_of_list(positives),
+                    "copy": copy,
+                    "rest": rest,
+                    "whole": whole,
+                }
             )
-            queries, wholes = [row.query for row in rows], [row.whole for row in rows]
-            of_queries, of_wholes, ids = map(keys_of_list, (queries, wholes, [row.query_id for row in rows]))
-            bare, (copy_of_whole, _) = copy_keys([row.positive for row in rows]), copy_keys(wholes)
-            keys_of_parts.append((of_queries, of_wholes, *bare, copy_of_whole, *copy_keys(queries), ids))
-            faults.append(
-                np.array(
-                    [
-                        BLANK_POSITIVE if r.query and not r.positive else BLANK_QUERY * (not r.query)
-                        for r in rows
-                    ],
-                    np.uint8,
-                )
-            )
+            faults.append(np.array([_fault(row) for row in rows], np.uint8))
     if not keys_of_parts:
         raise InputError(f"{source} holds no pairs")
     table = pa.ipc.open_file(pa.memory_map(str(file))).read_all()
-    text, positive, copy, rest, whole, *query_keys, ids = (
-        np.concatenate(parts) for parts in zip(*keys_of_parts, strict=True)
-    )
+    keys = {name: np.concatenate([part[name] for part in keys_of_parts]) for name in keys_of_parts[0]}
     fault = np.concatenate(faults)
     good = np.flatnonzero(fault == GOOD)
     if not len(good):
         raise InputError(f"{source}: a query or a positive is blank in each of its {len(fault):,} rows")
-    _, first = np.unique(query_text_keys(text[good], positive[good]), return_index=True)
-    fault[np.delete(good, first)] = REPEATED
+    of_pairs = query_text_keys(keys["query"][good], keys["positive"][good])
+    fault[np.delete(good, np.unique(of_pairs, return_index=True)[1])] = REPEATED
     good = np.flatnonzero(fault == GOOD)
-    _refuse_shared_ids(table, good, ids, text, source)
-    _, first, of_row = np.unique(text[good], return_index=True, return_inverse=True)
+    _refuse_shared_ids(table, good, keys["id"], keys["query"], source)
+    # Number the distinct queries in the order in which they appear.
+    _, first, of_row = np.unique(keys["query"][good], return_index=True, return_inverse=True)
     number = np.empty(len(first), np.int64)
     number[first.argsort()] = np.arange(len(first))
     query = np.full(len(fault), -1, np.int64)
     query[good] = number[of_row]
     first = good[np.sort(first)]
-    return QueryPairs(
-        table,
-        fault,
-        query,
-        first,
-        positive,
-        copy,
-        rest,
-        whole,
-        np.stack([k[first] for k in query_keys], axis=1),
-    )
+    positive, copy, rest, whole = (keys[name] for name in ("positive", "copy", "rest", "whole"))
+    return QueryPairs(table, fault, query, first, positive, copy, rest, whole, keys["query copies"][first])
+
+
+def _fault(row: QueryPair) -> int:
+    """``GOOD``, or the reason why a row is not a pair."""
+    if not row.query:
+        return BLANK_QUERY
+    return GOOD if row.positive else BLANK_POSITIVE
 
 
 def _refuse_shared_ids(

@@ -11,14 +11,12 @@ from functools import cache, partial
 import numpy as np
 import pyarrow as pa
 
-from pairsmith.core.batches import in_batches
 from pairsmith.core.errors import InputError, counted
 from pairsmith.core.model_names import model_revision
 from pairsmith.data.beir import in_beir
 from pairsmith.data.query_pairs import QueryPair, read_query_pairs
 from pairsmith.data.schemas import NEGATIVES
 from pairsmith.data.splits import to_train_on
-from pairsmith.data.text_keys import TextKeys
 from pairsmith.runs import (
     Card,
     DatasetFolder,
@@ -27,6 +25,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
+    synthetic_tag,
 )
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
@@ -34,12 +33,11 @@ from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import ScratchFiles
 from pairsmith.search.exact import one_way_search
 from pairsmith.steps.judging import SCORE_OF_TEXT, seconds_to_judge
+from pairsmith.steps.negatives.candidates import find_candidates, neighbours_per_query, score
 from pairsmith.steps.negatives.choosing import choose_negatives, shard_of_rows
 from pairsmith.steps.negatives.encoding import EncodedPositives, encode_all
 from pairsmith.steps.negatives.false_negatives import LabelledQueries
-from pairsmith.steps.negatives.pairs import PAIRS_AT_ONCE, QueryPairs, collect_pairs
-from pairsmith.steps.negatives.scores import score
-from pairsmith.steps.negatives.search import find_candidates, neighbours_per_query
+from pairsmith.steps.negatives.pairs import QueryPairs, collect_pairs
 from pairsmith.steps.negatives.settings import NegativesSettings
 from pairsmith.steps.planning import (
     CALIBRATION_TEXTS,
@@ -52,8 +50,8 @@ from pairsmith.steps.planning import (
     text_encoder,
     timed,
 )
-from pairsmith.steps.search_parts import NeighbourFile, check_index, ids_of_stored
-from pairsmith.steps.shared import hashes, refuse_sources
+from pairsmith.steps.search_parts import NeighbourFile, check_index
+from pairsmith.steps.shared import hashes, refuse_sources, unfinished_parts
 
 SHARD_ROWS = 10_000
 """Largest number of pairs in a shard."""
@@ -116,16 +114,12 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             )
         false_negatives = ""
         if labelled := _labelled(pairs, settings):
-            false_negatives = _false_negatives(labelled, pairs, nearest, chosen, texts.copies)
+            false_negatives = labelled.false_negatives(pairs, nearest, chosen, texts.copies)
             run.progress.say(false_negatives)
         # 6. Write the rows and rejects.
-        for number in range(-(-len(pairs.fault) // SHARD_ROWS)):
-            if not writer.is_done(number):
-                rows = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(pairs.fault)))
-                writer.commit(
-                    number,
-                    *shard_of_rows(rows, texts.positives, chosen, positive_scores, texts.passages, settings),
-                )
+        for number, part in unfinished_parts(writer, len(pairs.fault), SHARD_ROWS):
+            shard = shard_of_rows(part, texts.positives, chosen, positive_scores, settings)
+            writer.commit(number, *shard)
     return finished(writer, _card(settings, counts, false_negatives))
 
 
@@ -159,36 +153,6 @@ def _counts(
         ),
         "pairs without negatives": int((negatives_of_pair == 0).sum()),
     }
-
-
-def _false_negatives(
-    labelled_pairs: LabelledQueries,
-    pairs: QueryPairs,
-    candidates: NeighbourFile,
-    chosen: NeighbourFile,
-    copies: TextKeys,
-) -> str:
-    """A sentence that says how many of the negatives, and of the candidates, are labelled as positives.
-
-    Only labelled queries are counted.
-    """
-    labelled = np.flatnonzero(labelled_pairs.queries)
-    totals = np.zeros((2, 2), np.int64)
-    for rows in in_batches(pairs.good[labelled_pairs.queries[pairs.query[pairs.good]]], PAIRS_AT_ONCE):
-        totals[0] += labelled_pairs.count_false_negatives(
-            pairs.query[rows], ids_of_stored(chosen.ids[rows]), copies
-        )
-        chosen.release()
-    for queries in in_batches(labelled, PAIRS_AT_ONCE):
-        totals[1] += labelled_pairs.count_false_negatives(
-            queries, ids_of_stored(candidates.ids[queries]), copies
-        )
-        candidates.release()
-    shares = [f"{false:,} of {count:,} ({false / max(1, count):.1%})" for count, false in totals.tolist()]
-    return (
-        f"labelled as positives, for {len(labelled):,} labelled queries: {shares[0]} of the negatives, and "
-        f"{shares[1]} of all texts at these ranks"
-    )
 
 
 def plan_negatives(settings: NegativesSettings, before: Before) -> Estimate:
@@ -277,7 +241,7 @@ def _card(settings: NegativesSettings, counts: dict[str, int], false_negatives: 
             "query_id": "the query's id in the pairs, or else the same for all rows with this query",
         },
         provenance="The negatives were chosen by a program; no person has checked each of them.",
-        tags=("hard-negatives",),
+        tags=("hard-negatives", *synthetic_tag(settings.pairs, *settings.corpus)),
         licence="The rights in the pairs and in the corpus apply to the texts.",
         sources=sources_of(models=[settings.encoder, *judge], data=[settings.pairs, *settings.corpus]),
         task="text-retrieval",

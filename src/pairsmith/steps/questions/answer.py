@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
+    synthetic_tag,
 )
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.estimate import Before, Estimate
@@ -43,7 +43,7 @@ from pairsmith.runs.mapped import (
     record_shards,
 )
 from pairsmith.runs.work import Advance, Work
-from pairsmith.steps.planning import count_in_run, sharded_estimate, timed
+from pairsmith.steps.planning import head_and_count, sharded_estimate, timed
 from pairsmith.steps.questions.settings import AnswerSettings
 from pairsmith.steps.shared import hashes, load_options, named, refuse_sources
 
@@ -164,8 +164,7 @@ def plan_answer(settings: AnswerSettings, before: Before) -> Estimate:
     """Answer the first questions, and extrapolate; all questions are assumed to have an answer."""
     rows = (row for row in read_question_rows(settings.data) if not row.blank)
     # Consecutive questions, as a student encodes a passage once for all questions on it.
-    questions = list(islice(rows, _TRIED))
-    count = count_in_run(len(questions) + sum(1 for _ in rows), [settings.data], before)
+    questions, count = head_and_count(rows, settings.data, before, _TRIED)
 
     def load() -> Callable[[Sequence[QuestionRow]], list[tuple[QuestionRow, Prediction]]]:
         answer_questions = load_question_answerer(
@@ -198,7 +197,7 @@ def _card(settings: AnswerSettings, names: Mapping[str, str]) -> Card:
         },
         kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The answers were found by a program; no person has checked them.",
-        tags=(),
+        tags=synthetic_tag(settings.data),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=[settings.data]),
         task="question-answering",

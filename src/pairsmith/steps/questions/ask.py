@@ -100,7 +100,7 @@ def ask(settings: AskSettings, run: Run) -> DatasetFolder:
         examples=settings.examples,
     )
     refuse_missing_columns(("--keep-column", settings.inputs, settings.keep_column), opened=open_passages)
-    shown_examples(settings)  # so that too few are told before the folder is begun
+    shown_examples(settings)  # too few examples are an error before the folder exists
     count, repeated, blank = _counts(settings)
     if blank:
         run.progress.say(f"{counted(blank, 'blank texts')} left out")

@@ -31,6 +31,7 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
+    synthetic_tag,
 )
 from pairsmith.runs.begun import shard_size_of
 from pairsmith.runs.estimate import Before, Estimate
@@ -198,6 +199,7 @@ def _card(settings: RelabelSettings) -> Card:
         },
         kept={name: f"the column {column} of the data" for column, name in kept(settings).items()},
         provenance="The answers were found by a program; no person has checked them.",
+        tags=synthetic_tag(*settings.data),
         citations=(QUIP,),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=settings.data),

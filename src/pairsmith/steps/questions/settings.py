@@ -19,6 +19,16 @@ from pairsmith.data.text.instructed import INSTRUCTION
 from pairsmith.methods.quip.options import GenerationOptions, QuestionDecoding
 from pairsmith.steps.corpora.options import options_of
 
+_QUESTIONS_TOGETHER = ShardBounds(least=64, most=2_000)
+QuestionsTogether = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        le=100_000,
+        description=f"Number of questions that are processed and saved together. {_QUESTIONS_TOGETHER.unset}",
+    ),
+]
+
 
 class AskSettings(WorkerSettings):
     """Generate questions on passages, each with an answer (Q1, Q2)."""
@@ -209,13 +219,8 @@ class RelabelSettings(WorkerSettings):
     batch_tokens: BatchTokens = None
     device: Device = "auto"
     dtype: Dtype = "float32"
-    shard_bounds: ClassVar[ShardBounds] = ShardBounds(least=64, most=2_000)
-    shard_size: int | None = Field(
-        default=None,
-        ge=1,
-        le=100_000,
-        description=f"Number of questions that are processed and saved together. {shard_bounds.unset}",
-    )
+    shard_bounds: ClassVar[ShardBounds] = _QUESTIONS_TOGETHER
+    shard_size: QuestionsTogether = None
 
 
 class AnswerSettings(WorkerSettings):
@@ -237,10 +242,5 @@ class AnswerSettings(WorkerSettings):
     batch_size: WindowsAtOnce = 32
     device: Device = "auto"
     dtype: Dtype = "float32"
-    shard_bounds: ClassVar[ShardBounds] = RelabelSettings.shard_bounds
-    shard_size: int | None = Field(
-        default=None,
-        ge=1,
-        le=100_000,
-        description=f"Number of questions that are processed and saved together. {shard_bounds.unset}",
-    )
+    shard_bounds: ClassVar[ShardBounds] = _QUESTIONS_TOGETHER
+    shard_size: QuestionsTogether = None

@@ -29,7 +29,7 @@ from pairsmith.data.schemas import CHUNK, REJECT, Reject, to_table
 from pairsmith.data.text.folding import folded
 from pairsmith.data.text_keys import text_keys
 from pairsmith.methods.retrieval.chunks import cut_sections
-from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, sources_of
+from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, sources_of, synthetic_tag
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.executors import ExecutorChoice
 from pairsmith.runs.identity import Identity
@@ -219,7 +219,7 @@ def _card(settings: ChunkSettings, counted: DocumentCounts, total: int | None = 
             "place": "the number of the chunk in its document, from 1",
         },
         provenance="The texts were cut from the documents by a program.",
-        tags=(),
+        tags=synthetic_tag(*settings.documents),
         licence="The rights in the documents apply.",
         sources=sources_of(data=settings.documents),
         task="text-retrieval",

@@ -6,11 +6,9 @@ earlier one -> rows
 """
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +31,12 @@ from pairsmith.runs import (
     model_display_name,
     resolve_dtype,
     sources_of,
-    written_by_model,
+    synthetic_tag,
 )
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import equal_shards, finished, nothing_to_do, start_part
-from pairsmith.runs.storage import hash_bytes, scratch_file
+from pairsmith.runs.storage import ScratchFiles, hash_bytes, scratch_file
 from pairsmith.search.exact import nearest
 from pairsmith.steps.corpora.corpus import Corpus, encode_corpus
 from pairsmith.steps.corpora.judges import warn_of_equal_scores
@@ -52,13 +50,17 @@ from pairsmith.steps.planning import (
     text_encoder,
     timed,
 )
+from pairsmith.steps.retrieval.compared_texts import (
+    ChunkTexts,
+    EncodedRows,
+    EvaluationQueries,
+    KeyedVectors,
+    read_evaluation,
+)
 from pairsmith.steps.retrieval.generated_queries import QuerySource, WrittenQueries
-from pairsmith.steps.retrieval.query_rows import ChunkTexts, EvaluationQueries, read_evaluation
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
-from pairsmith.steps.retrieval.vectors import KeyedVectors
 from pairsmith.steps.retrieval.verdicts import (
     NO_FILTER,
-    EncodedRows,
     Verdicts,
     held_back,
     leave_out_by_score,
@@ -66,7 +68,7 @@ from pairsmith.steps.retrieval.verdicts import (
     leave_out_near_test,
     verdicts_by_rank,
 )
-from pairsmith.steps.shared import hashes, refuse_sources
+from pairsmith.steps.shared import hashes, refuse_sources, unfinished_parts
 
 SHARD_ROWS = 10_000
 """Largest number of queries in a shard."""
@@ -113,29 +115,23 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         return nothing_to_do(writer)
     texts = ChunkTexts.of(settings)
-    with ExitStack() as scratch:
-
-        def file(name: str) -> Path:
-            return scratch.enter_context(scratch_file(run.out, name))
-
+    with ScratchFiles(run.out) as scratch:
         # 1. Encode the queries, the chunks and the queries of the evaluation.
-        written = query_source.mapped(file("rows"))
+        written = query_source.mapped(scratch("rows"))
         folders = {
             name: encode_corpus(corpus, settings.encoding(), revision, run.part(name))
             for name, corpus in _to_encode(written, texts, evaluation, inputs, settings).items()
         }
         if run.rank is not None:
             return writer.folder()  # the search needs the vectors of all ranks
-        sides = {name: KeyedVectors.of(folder, file(name)) for name, folder in folders.items()}
+        sides = {name: KeyedVectors.of(folder, scratch(name)) for name, folder in folders.items()}
         # 2. Compute the rank of each query's own chunk.
         rows = EncodedRows.of(written, texts, sides)
         ranked = _search(rows, settings, run.part("search"))
         # 3. Decide which queries to keep, and write them.
         decision = _decide(rows, ranked, evaluation, judge, settings, run)
-        for number in range(-(-len(written) // SHARD_ROWS)):
-            if not writer.is_done(number):
-                part = slice(number * SHARD_ROWS, min((number + 1) * SHARD_ROWS, len(written)))
-                writer.commit(number, *_shard(written, decision, part))
+        for number, part in unfinished_parts(writer, len(written), SHARD_ROWS):
+            writer.commit(number, *_shard(written, decision, part))
     _report(decision, settings.held_back, run)
     card = _card(settings, query_source.rows, len(sides["corpus"]), len(evaluation))
     return finished(writer, card)
@@ -168,7 +164,7 @@ def _search(rows: EncodedRows, settings: FilterQueriesSettings, run: Run) -> pa.
     usable = (rows.query >= 0) & (rows.own >= 0)
     identity = Identity.of("search", {"within": settings.within}, rows.fingerprints())
     writer = start_part(run, identity, _SEARCHED, planned=-(-count // SEARCH_ROWS))
-    corpus = rows.sides["corpus"].every()
+    corpus = rows.sides["corpus"].vectors.tensor()
     if not writer.finished:
         with run.progress.task("search", count, "queries") as bar:
             for number in range(-(-count // SEARCH_ROWS)):
@@ -184,7 +180,7 @@ def _search(rows: EncodedRows, settings: FilterQueriesSettings, run: Run) -> pa.
                     places = own_places(queries, corpus, rows.own[part[at]], settings.within)
                     rank[at], similarity[at] = places.ranks, places.similarities
                     if evaluation is not None and len(evaluation):
-                        near[at] = closest(queries, evaluation.every())
+                        near[at] = closest(queries, evaluation.vectors.tensor())
                 table = pa.table([rank, similarity, near], schema=_SEARCHED)
                 writer.commit(number, {"train": table}, to_table([], REJECT))
                 bar.advance(len(part))
@@ -390,7 +386,7 @@ def _card(settings: FilterQueriesSettings, queries: int, chunks: int, evaluation
         counts={"queries read": queries, "chunks searched": chunks, "queries of an evaluation": evaluation},
         columns=columns,
         provenance="The queries were chosen by a program; no person has checked each of them.",
-        tags=("synthetic",) if written_by_model(settings.queries) else (),
+        tags=synthetic_tag(settings.queries, *settings.corpus),
         citations=(PROMPTAGATOR,),
         licence="The rights in the texts apply.",
         # The evaluation's queries are not sources: rows are only compared with them.

@@ -41,14 +41,19 @@ def keys_of(texts: Iterable[str]) -> TextKeys:
     return np.concatenate(parts)
 
 
+def are_first(keys: TextKeys) -> NDArray[np.bool_]:
+    """Whether each of n keys, ``(n,)``, is the first that has its value, ``(n,)`` bool."""
+    first = np.zeros(len(keys), bool)
+    first[np.unique(keys, return_index=True)[1]] = True
+    return first
+
+
 def distinct_documents(texts: Callable[[], Iterable[str]], keys: TextKeys, where: str) -> Iterator[Document]:
     """Yield the distinct texts that are not empty, in the order of their first occurrences.
 
     ``keys``, ``(n,)``, are the keys of the n texts, and ``where`` is the location that documents name.
     """
-    first = np.zeros(len(keys), bool)
-    first[np.unique(keys, return_index=True)[1]] = True
-    for text, is_first in zip(texts(), first, strict=True):
+    for text, is_first in zip(texts(), are_first(keys), strict=True):
         if is_first and text:
             yield Document(text, where)
 
@@ -190,7 +195,7 @@ class QuerySource:
         return written
 
 
-def _some_rows(source: str) -> Iterator[Sequence[Columns]]:
+def _row_batches(source: str) -> Iterator[Sequence[Columns]]:
     rows = (row for _, row in open_source(source).rows())
     while batch := list(islice(rows, _AT_ONCE)):
         yield batch
@@ -199,7 +204,7 @@ def _some_rows(source: str) -> Iterator[Sequence[Columns]]:
 def _types(source: str) -> tuple[int, Mapping[str, pa.DataType]]:
     """The number of rows, and the type of each column: text unless all values have another type."""
     count, types = 0, dict[str, pa.DataType]()
-    for rows in _some_rows(source):
+    for rows in _row_batches(source):
         count += len(rows)
         for name in dict.fromkeys(name for row in rows for name in row):
             kind = _type([row.get(name) for row in rows])
@@ -224,7 +229,7 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _typed(source: str, types: Mapping[str, pa.DataType]) -> Iterator[pa.Table]:
-    for rows in _some_rows(source):
+    for rows in _row_batches(source):
         columns = {
             name: [_as_text(row.get(name)) if kind == pa.string() else row.get(name) for row in rows]
             for name, kind in types.items()

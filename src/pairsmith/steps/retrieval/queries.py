@@ -163,21 +163,21 @@ def hardly_known(model_name: str, chunks: Iterable[ChunkRow]) -> str:
     )
 
 
-def _count_chunks(writer: FolderWriter, chunk_count: int, wanted: int, run: Run) -> dict[str, int]:
-    """Count the chunks with ``wanted`` queries and those without any, and report how many have too few.
+def _count_chunks(writer: FolderWriter, chunk_count: int, requested: int, run: Run) -> dict[str, int]:
+    """Count the chunks with the ``requested`` queries and those without any; report how many have too few.
 
     All queries of a chunk are in the same shard.
     """
-    complete = some = 0
+    complete = with_queries = 0
     for tables in filter(None, map(writer.tables, writer.done)):
         queries = pc.value_counts(tables[0]["train"]["chunk"]).field("counts").to_numpy()
-        some += len(queries)
-        complete += int((queries >= wanted).sum())
-    none = chunk_count - some
+        with_queries += len(queries)
+        complete += int((queries >= requested).sum())
+    none = chunk_count - with_queries
     if complete < chunk_count:
         run.progress.say(
             f"{chunk_count - complete:,} of {chunk_count:,} chunks have fewer than "
-            f"{counted(wanted, 'queries')}, {none:,} of them none; a larger --tries gives more"
+            f"{counted(requested, 'queries')}, {none:,} of them none; a larger --tries gives more"
         )
     return {
         "chunks": chunk_count,

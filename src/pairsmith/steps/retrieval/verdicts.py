@@ -1,68 +1,21 @@
 """The verdicts of ``filter-queries``: which queries are left out, each by the first filter that applies."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
-import torch
 from numpy.typing import NDArray
 
 from pairsmith.core.arrays import Float32s
-from pairsmith.core.errors import InputError
 from pairsmith.data.filters import DUPLICATE
 from pairsmith.data.text_keys import TextKeys
 from pairsmith.methods.retrieval.consistency import closest, near_copies
 from pairsmith.runs.seeds import stream_key
 from pairsmith.steps.mine.filter import share_of
-from pairsmith.steps.retrieval.generated_queries import WrittenQueries
-from pairsmith.steps.retrieval.query_rows import ChunkTexts, EvaluationQueries
+from pairsmith.steps.retrieval.compared_texts import EncodedRows, EvaluationQueries
 from pairsmith.steps.retrieval.settings import FilterQueriesSettings
-from pairsmith.steps.retrieval.vectors import KeyedVectors
 
 NO_FILTER = ""
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedRows:
-    """n rows of queries, with the vectors of the queries and of the chunks that they were written for.
-
-    Attributes:
-        written: the rows.
-        sides: the vectors of the distinct ``queries``, of the distinct chunks of the ``corpus`` and, if there
-            are any, of the queries of the ``evaluation``.
-        query: ``(n,)`` int64, the number of each row's query among ``queries``; -1 if it has no vector.
-        own: ``(n,)`` int64, the number of the row's own chunk in the ``corpus``; -1 if it has no vector.
-        chunk: ``(n,)`` uint64, the key of the text of the row's own chunk.
-    """
-
-    written: WrittenQueries
-    sides: Mapping[str, KeyedVectors]
-    query: NDArray[np.int64]
-    own: NDArray[np.int64]
-    chunk: TextKeys
-
-    @classmethod
-    def of(cls, written: WrittenQueries, texts: ChunkTexts, sides: Mapping[str, KeyedVectors]) -> Self:
-        """Look up the vectors; an ``InputError`` is raised if no row has its chunk in the corpus."""
-        chunk = texts.of_chunks(written)
-        own = sides["corpus"].numbers(chunk)
-        if (own < 0).all():
-            raise InputError(
-                f"{texts.settings.queries}: none of the texts that its queries were written for is in "
-                f"{', '.join(texts.settings.corpus)}; give the folder of the chunks that they were written "
-                "for"
-            )
-        return cls(written, sides, sides["queries"].numbers(written.keys), own, chunk)
-
-    def vectors(self, rows: NDArray[np.int64]) -> torch.Tensor:
-        """The vectors of the queries of these rows, ``(k, width)``; each of them has one."""
-        return self.sides["queries"].every()[torch.from_numpy(self.query[rows])]
-
-    def fingerprints(self) -> dict[str, str]:
-        """The fingerprints of the folders of vectors, by side."""
-        return {name: side.folder.manifest.fingerprint for name, side in self.sides.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +61,15 @@ def verdicts_by_rank(
     with the nearest query of the evaluation, which may be NaN.
     """
     verdicts = Verdicts([_KEEP] * len(rows.written))
-    rank, near = ranked["rank"].to_numpy(), ranked["evaluation"].to_numpy()
+    rank, of_evaluation = ranked["rank"].to_numpy(), ranked["evaluation"].to_numpy()
     verdicts.leave_out(rows.query < 0, "no query", "it is blank, or has no vector")
     verdicts.leave_out(rows.own < 0, "no chunk", "its text is not in the corpus, or has no vector")
     copies = np.isin(rows.written.names, evaluation.names)
     verdicts.leave_out(copies, "evaluation", "copies a query of the evaluation")
     if settings.contaminated < 1:
         threshold = f"a query of the evaluation has a cosine of {settings.contaminated:g} or more with it"
-        verdicts.leave_out(near >= np.float32(settings.contaminated), "evaluation", threshold)  # NaN is not
+        alike = of_evaluation >= np.float32(settings.contaminated)  # False for NaN
+        verdicts.leave_out(alike, "evaluation", threshold)
     reason = f"its chunk is not among the {settings.within} nearest"
     verdicts.leave_out(rank > settings.within, "inconsistent", reason)
     return verdicts
@@ -144,7 +98,7 @@ def leave_out_copies(verdicts: Verdicts, rows: EncodedRows, settings: FilterQuer
     if not len(kept):
         return
     names = rows.written.names[kept]
-    copied = near_copies(rows.sides["queries"].every(), rows.query[kept], names, settings.duplicates)
+    copied = near_copies(rows.sides["queries"].vectors.tensor(), rows.query[kept], names, settings.duplicates)
     for at in np.flatnonzero(copied >= 0).tolist():
         first = int(copied[at])
         reason = f"an earlier query has a cosine of {settings.duplicates:g} or more with it"

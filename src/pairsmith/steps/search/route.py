@@ -31,9 +31,9 @@ from pairsmith.core.paths import CACHE_VARIABLE, cache_folder, place
 from pairsmith.core.progress import Progress
 from pairsmith.core.text_width import cut_line
 from pairsmith.data.beir import in_beir
-from pairsmith.data.chunk_rows import read_query_examples
 from pairsmith.data.documents import Document
-from pairsmith.data.query_rows import read_corpus
+from pairsmith.data.kept_columns import kept_names
+from pairsmith.data.query_rows import QueryRow, read_corpus, read_queries_to_search
 from pairsmith.models.encode import encode_texts
 from pairsmith.runs import resolve_dtype
 from pairsmith.runs.storage import WORK_IS_KEPT, storage_errors
@@ -56,6 +56,8 @@ from pairsmith.steps.shared import naming_texts
 
 STANDARD_INPUT = "-"
 PROMPT = "query> "
+_OWN_NAMES = ("query", "documents")
+"""Names in a JSON object that no kept column has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +75,15 @@ def search_documents(
 
     The queries are ``texts`` and those of the file ``settings.queries``. Without any, the user types queries
     on the terminal, until one is empty. With ``as_json``, each line of the output is a JSON object with a
-    query and its documents.
+    query, the other columns of its row, and its documents.
     """
     settings = resolve_dtype(settings)
     if as_json and isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # the encoding of JSON, whatever the terminal's is
-    queries = [_checked(query) for query in texts]
+    queries = [QueryRow(_checked(query), {}) for query in texts]
     if settings.queries is not None:
-        queries += [_checked(query) for query in queries_of(settings.queries, progress.say)]
+        queries += queries_of(settings.queries, progress.say)
+    names = kept_names(dict.fromkeys(name for row in queries for name in row.others), _OWN_NAMES)
     if not queries and not _on_terminal():
         raise SettingsError('no query is given; add one, as in pairsmith search … "a query", or --queries')
     documents = read_corpus(
@@ -88,23 +91,23 @@ def search_documents(
     )
     search = DocumentSearch(settings, documents, progress)
 
-    def show(batch: Sequence[str], *, with_query: bool) -> None:
-        for query, hits in zip(batch, search.best(batch), strict=True):
+    def show(batch: Sequence[QueryRow], *, with_query: bool) -> None:
+        for row, hits in zip(batch, search.best([row.query for row in batch]), strict=True):
             if as_json:
                 # ``progress.result`` hides secrets and could replace a part of a string.
-                print(_as_json(query, hits), flush=True)
+                print(_as_json(row, names, hits), flush=True)
             else:
-                progress.result("\n".join(_lines(query, hits, with_query=with_query)))
+                progress.result("\n".join(_lines(row.query, hits, with_query=with_query)))
 
     if not queries:
         progress.say("type a query; an empty line or Ctrl-D ends the search")
     for query in () if queries else typed_queries():
-        show([query], with_query=False)
+        show([QueryRow(query, {})], with_query=False)
     for batch in in_batches(queries, QUERIES_AT_ONCE):
         show(batch, with_query=len(queries) > 1)
 
 
-def queries_of(source: str, say: Callable[[str], None]) -> list[str]:
+def queries_of(source: str, say: Callable[[str], None]) -> list[QueryRow]:
     """Read the queries of a file or, for ``STANDARD_INPUT``, of the lines of standard input.
 
     Blank lines are left out, and so are rows whose query is blank, which ``say`` is told.
@@ -114,18 +117,18 @@ def queries_of(source: str, say: Callable[[str], None]) -> list[str]:
     """
     if source != STANDARD_INPUT:
         blank: list[str] = []
-        examples = read_query_examples(in_beir(source, "queries.jsonl"), blank.append)
+        rows = read_queries_to_search(in_beir(source, "queries.jsonl"), blank.append)
         if blank:
             say(f"left out, as the query is blank: {joined_names(blank)}")
-        return [example.query for example in examples]
+        return rows
     try:
         lines = sys.stdin.buffer.read().decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"standard input is not UTF-8 ({error.reason} at byte {error.start})") from None
-    queries = [line for line in lines if line.strip()]
+    queries = [_checked(line) for line in lines if line.strip()]
     if not queries:
         raise InputError("standard input holds no queries; give one per line")
-    return queries
+    return [QueryRow(query, {}) for query in queries]
 
 
 def _on_terminal() -> bool:
@@ -247,7 +250,8 @@ class VectorIndex:
 # On the screen
 
 
-def _as_json(query: str, hits: Sequence[Hit]) -> str:
+def _as_json(row: QueryRow, names: Mapping[str, str], hits: Sequence[Hit]) -> str:
+    """A query and its documents; ``names`` has the names under which the other columns are kept."""
     documents = [
         {
             "rank": rank,
@@ -260,7 +264,8 @@ def _as_json(query: str, hits: Sequence[Hit]) -> str:
         }
         for rank, hit in enumerate(hits, start=1)
     ]
-    return json.dumps({"query": query, "documents": documents}, ensure_ascii=False)
+    others = {names[name]: value for name, value in row.others.items()}
+    return json.dumps({"query": row.query, **others, "documents": documents}, ensure_ascii=False)
 
 
 def _lines(query: str, hits: Sequence[Hit], *, with_query: bool) -> Iterator[str]:

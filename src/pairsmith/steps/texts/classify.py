@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 
 import pyarrow as pa
 
@@ -13,12 +12,20 @@ from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
 from pairsmith.data.schemas import CLASSIFIED_TEXT, Reject
 from pairsmith.models.classifier import TextClassifier, check_choice, choose_classifier
-from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, resolve_dtype, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+    synthetic_tag,
+)
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.status import label_counts
 from pairsmith.runs.work import Advance
 from pairsmith.steps.evaluate.classification_settings import label_descriptions
-from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate, text_encoder, timed
+from pairsmith.steps.planning import head_and_count, sharded_estimate, text_encoder, timed
 from pairsmith.steps.shared import load_options, refuse_sources
 from pairsmith.steps.texts.settings import ClassifySettings
 from pairsmith.steps.texts.text_rows import NewRows, Row, columns_before, with_new_columns
@@ -76,8 +83,7 @@ def classified(
 def plan_classify(settings: ClassifySettings, before: Before) -> Estimate:
     """Encode some of the texts, and extrapolate; all texts are assumed to be kept."""
     rows = (row for row in read_text_rows(settings.data, settings.text_column) if row.text)
-    first = list(islice(rows, CALIBRATION_TEXTS))
-    count = count_in_run(len(first) + sum(1 for _ in rows), [settings.data], before)
+    first, count = head_and_count(rows, settings.data, before)
     encoder = partial(text_encoder, settings.model, settings)
     loading, per_text, _ = timed(encoder, [row.text for row in first])
     names = kept_names((name for row in first for name in row.others), CLASSIFIED_TEXT.names)
@@ -102,7 +108,7 @@ def _card(settings: ClassifySettings, names: Mapping[str, str]) -> Card:
         },
         kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The labels were given by a program; no person has checked them.",
-        tags=(),
+        tags=synthetic_tag(settings.data),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=[settings.data]),
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +17,7 @@ from pairsmith.models.text_generator import TextGenerator, load_text_generator, 
 from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, resolve_dtype, sources_of
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.work import Advance
-from pairsmith.steps.planning import count_in_run, evenly_spaced, sharded_estimate, timed
+from pairsmith.steps.planning import evenly_spaced, head_and_count, sharded_estimate, timed
 from pairsmith.steps.shared import load_options, named, refuse_inside, refuse_sources
 from pairsmith.steps.texts.settings import SummarizeSettings
 from pairsmith.steps.texts.text_rows import NewRows, Row, columns_before, read_files, with_new_columns
@@ -107,9 +106,7 @@ def _summarized(
 
 def plan_summarize(settings: SummarizeSettings, before: Before) -> Estimate:
     """Summarise some of the texts, and extrapolate."""
-    texts = texts_of(settings)
-    first = list(islice(texts, _READ))
-    count = count_in_run(len(first) + sum(1 for _ in texts), [settings.data], before)
+    first, count = head_and_count(texts_of(settings), settings.data, before, _READ)
     read, _ = read_files(evenly_spaced(first, _TRIED))
     sample = [row for row in read if row.text]
     names = kept_names((name for row in first for name in row.others), SUMMARIZED_TEXT.names)
@@ -140,7 +137,6 @@ def _card(settings: SummarizeSettings, names: Mapping[str, str]) -> Card:
         },
         kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The summaries were written by a program; no person has checked them.",
-        tags=(),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=[settings.data]),
         task="summarization",

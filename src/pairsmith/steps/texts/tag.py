@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from itertools import islice
 
 import pyarrow as pa
 
@@ -14,11 +13,19 @@ from pairsmith.data.kept_columns import kept_names, kept_schema
 from pairsmith.data.labelled_texts import TextRow, read_text_rows
 from pairsmith.data.schemas import TAGGED_TEXT, Reject
 from pairsmith.models.tagger import TaggedText, Tagger, load_tagger
-from pairsmith.runs import Card, DatasetFolder, Run, model_display_name, resolve_dtype, sources_of
+from pairsmith.runs import (
+    Card,
+    DatasetFolder,
+    Run,
+    model_display_name,
+    resolve_dtype,
+    sources_of,
+    synthetic_tag,
+)
 from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.status import entity_types
 from pairsmith.runs.work import Advance
-from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate, timed
+from pairsmith.steps.planning import head_and_count, sharded_estimate, timed
 from pairsmith.steps.shared import load_options, named, refuse_sources
 from pairsmith.steps.texts.settings import TagSettings
 from pairsmith.steps.texts.text_rows import NewRows, Row, columns_before, with_new_columns
@@ -77,8 +84,7 @@ def _columns(tagged: TaggedText) -> Row:
 def plan_tag(settings: TagSettings, before: Before) -> Estimate:
     """Tag some of the texts, and extrapolate."""
     rows = (row for row in read_text_rows(settings.data, settings.text_column) if row.text)
-    first = list(islice(rows, CALIBRATION_TEXTS))
-    count = count_in_run(len(first) + sum(1 for _ in rows), [settings.data], before)
+    first, count = head_and_count(rows, settings.data, before)
     loading, per_text, tagged = timed(
         lambda: load_tagger(settings.model, **load_options(settings)).tag_texts,
         [row.text for row in first],
@@ -106,7 +112,7 @@ def _card(settings: TagSettings, names: Mapping[str, str]) -> Card:
         },
         kept={kept: f"the column {name} of the source" for name, kept in names.items()},
         provenance="The entities were found by a program; no person has checked them.",
-        tags=(),
+        tags=synthetic_tag(settings.data),
         licence="The rights in the texts apply.",
         sources=sources_of(models=[settings.model], data=[settings.data]),
         task="token-classification",

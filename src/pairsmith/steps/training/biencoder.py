@@ -67,7 +67,6 @@ def _identity(settings: TrainBiencoderSettings) -> TrainingIdentity:
 
 train_biencoder = TrainingStep(
     "train-biencoder",
-    TrainBiencoderSettings,
     ("seeds", "validation", "inputs", "outputs"),
     _read,
     _train,

@@ -15,11 +15,7 @@ from pairsmith.runs import Sources, model_display_name
 from pairsmith.runs.attribution import card_of, displayed_options
 from pairsmith.runs.card import cite, licences, limits, repeat
 from pairsmith.runs.provenance import hub_data, hub_metadata
-from pairsmith.steps.training.settings import (
-    TrainClassifierSettings,
-    TrainingSettings,
-    TrainTaggerSettings,
-)
+from pairsmith.steps.training.settings import TrainClassifierSettings, TrainingSettings
 from pairsmith.training.folder import ModelFolder
 
 if TYPE_CHECKING:
@@ -88,7 +84,7 @@ def _data(sources: Sources) -> str:
     return f" with data from {', '.join(names)}" if names else ""
 
 
-def _repeat(step: str, settings: TrainingSettings | TrainClassifierSettings | TrainTaggerSettings) -> str:
+def _repeat(step: str, settings: TrainingSettings | TrainClassifierSettings) -> str:
     return repeat(step, __version__, displayed_options(settings))
 
 
@@ -106,9 +102,7 @@ def _curve(name: str, figures: Mapping[int, float | None]) -> str:
     return f"| step | {name} |\n|---|---|\n{rows}"
 
 
-def training_card(
-    trained: "Trained", settings: TrainingSettings | TrainTaggerSettings, folder: ModelFolder
-) -> str:
+def training_card(trained: "Trained", settings: TrainingSettings, folder: ModelFolder) -> str:
     """README.md of a model that a ``TrainingStep`` trained."""
     training = trained.history
     metadata = _metadata(trained.hub, settings.base, folder.sources)

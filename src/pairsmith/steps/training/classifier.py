@@ -11,7 +11,7 @@ from pairsmith.core.progress import Say
 from pairsmith.data.labelled_texts import LabelledTexts, read_labelled_texts
 from pairsmith.data.splits import split_of, splits_of, to_measure_on, to_train_on
 from pairsmith.methods.dino.classifier import ClassifierTraining, check_labels, distinct, train_classifier_on
-from pairsmith.models.classifier import save_classifier, text_unit_vectors
+from pairsmith.models.classifier import text_unit_vectors
 from pairsmith.models.sentence_encoder import load_sentence_encoder
 from pairsmith.runs import Run, resolve_dtype
 from pairsmith.runs.estimate import Before, Estimate
@@ -19,7 +19,7 @@ from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, evenly_spa
 from pairsmith.steps.shared import errors_about, load_options, refuse_sources
 from pairsmith.steps.training.card import classifier_card
 from pairsmith.steps.training.settings import TrainClassifierSettings
-from pairsmith.steps.training.step import Save, TrainingIdentity, claimed_folder, train_once
+from pairsmith.steps.training.step import Save, save_with_card, train_once
 from pairsmith.training.folder import ModelFolder
 from pairsmith.training.processes import Processes
 
@@ -60,10 +60,9 @@ def train_classifier(settings: TrainClassifierSettings, run: Run) -> Place:
             if count:
                 run.progress.say(f"{count:,} of {len(texts.texts):,} texts are left out because {reason}")
         card = classifier_card(settings, history.to_json(), folder)
-        return partial(save_classifier, classifier, card=card), history
+        return partial(save_with_card, classifier, card), history
 
-    claim = partial(claimed_folder, "train-classifier", CITATION, settings, sources, TrainingIdentity(), run)
-    return train_once(run, Processes.current(), claim, fit, settings.base)
+    return train_once("train-classifier", CITATION, settings, sources, run, fit)
 
 
 def columns_and_counts(texts: LabelledTexts) -> str:

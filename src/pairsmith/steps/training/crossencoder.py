@@ -86,7 +86,7 @@ def _identity(settings: TrainCrossencoderSettings) -> TrainingIdentity:
 
 
 train_crossencoder = TrainingStep(
-    "train-crossencoder", TrainCrossencoderSettings, ("seeds", "validation"), _read, _train, MINING, _identity
+    "train-crossencoder", ("seeds", "validation"), _read, _train, MINING, _identity
 )
 """Trains a cross-encoder on seeds. ``AutoModelForSequenceClassification`` opens the folder."""
 

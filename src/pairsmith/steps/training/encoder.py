@@ -85,7 +85,7 @@ def _train(data: TrainingData[pa.Table], settings: TrainEncoderSettings, context
     return Trained("A sentence encoder", _USE, SENTENCE_ENCODER, (encoder,), save, facts, history)
 
 
-train_encoder = TrainingStep("train-encoder", TrainEncoderSettings, ("data",), _read, _train, CITATION)
+train_encoder = TrainingStep("train-encoder", ("data",), _read, _train, CITATION)
 """Trains an encoder on pairs with scores. ``SentenceTransformer`` opens the folder."""
 
 

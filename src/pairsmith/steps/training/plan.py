@@ -10,7 +10,7 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.steps.planning import count_in_run, has_no_sample
 from pairsmith.steps.shared import with_sources
 from pairsmith.steps.training.reading import with_training_splits
-from pairsmith.steps.training.settings import FitSettings, TrainingSettings
+from pairsmith.steps.training.settings import FitSettings, TrainEncoderSettings
 from pairsmith.training.best_step import SAVE_SECONDS, TRAIN
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ CHECKPOINTS_ON_DISK = 3
 """Largest number of checkpoints on disk at a time: two, and the next one while it is being written."""
 
 
-def plan_training(step: "TrainingStep[Any, Any]", settings: TrainingSettings, before: Before) -> Estimate:
+def plan_training(
+    step: "TrainingStep[Any, Any]", settings: FitSettings | TrainEncoderSettings, before: Before
+) -> Estimate:
     """Read the data as the step does, train for some steps, and extrapolate to all steps.
 
     The numbers of training steps, evaluations and checkpoints follow from the settings and the number of

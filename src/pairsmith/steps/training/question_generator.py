@@ -53,8 +53,6 @@ def _train(
     return Trained.transformer("A model that generates questions about passages", _USE, hub, trained, facts)
 
 
-train_question_generator = TrainingStep(
-    "train-asker", TrainQuestionGeneratorSettings, ("data", "validation"), _read, _train, QUIP
-)
+train_question_generator = TrainingStep("train-asker", ("data", "validation"), _read, _train, QUIP)
 """Trains a question generator on questions with answers. ``AutoModelForSeq2SeqLM`` opens the folder, or
 ``AutoModelForCausalLM`` if the base is a causal language model."""

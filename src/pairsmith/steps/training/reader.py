@@ -67,9 +67,7 @@ def _train(data: SeedData[Question], settings: TrainReaderSettings, context: Tra
     return Trained.transformer(title, _USE, hub, trained, facts)
 
 
-train_reader = TrainingStep(
-    "train-reader", TrainReaderSettings, ("seeds", "validation", "added"), _read, _train, MINING
-)
+train_reader = TrainingStep("train-reader", ("seeds", "validation", "added"), _read, _train, MINING)
 """Trains a reader on seeds and added questions. ``AutoModelForQuestionAnswering`` opens the folder."""
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
-from pairsmith.core.errors import InputError, counted
+from pairsmith.core.errors import InputError, counted, verb_for
 from pairsmith.core.progress import Progress, Say
 from pairsmith.data.examples import (
     FEW,
@@ -27,9 +27,10 @@ C = TypeVar("C", bound=Sized)
 
 
 def with_training_splits(settings: S, say: Say | None = None) -> S:
-    """The settings with a split named for each folder with several: ``train``, for validation ``validation``.
+    """The settings with one split of each folder: ``validation`` of validation data, ``train`` of the others.
 
-    Corpora stay unchanged. ``say`` is called with a message about splits that are not used.
+    A split that the settings name stays, and corpora stay unchanged. ``say`` is called with a message about
+    splits that are not used.
     """
     if isinstance(settings, TrainEncoderSettings):  # reads both splits of its data
         return settings
@@ -48,6 +49,16 @@ def duplicates_left_out(count: int, total: int, what: str) -> str:
     return f"{count:,} of {total:,} {what} {verb} left out"
 
 
+def _left_out(count: int, total: int, what: str, predicate: str) -> str:
+    """The message that ``count`` of ``total`` examples, named ``what``, were left out; empty if none were.
+
+    ``predicate`` says why; it begins with a verb in the plural, such as "have no answer".
+    """
+    verb, _, why = predicate.partition(" ")
+    left_out = f"{verb_for(count, verb)} {why} and {verb_for(count, 'are')} left out"
+    return f"{count:,} of {total:,} {what} {left_out}" if count else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Seeds(Generic[E]):
     """Distinct seeds in their order, and the numbers of rows that were left out."""
@@ -61,13 +72,14 @@ class Seeds(Generic[E]):
         """Report how many seeds were left out and why, and warn if there are fewer than ``FEW``."""
         count = len(self.examples)
         rows = count + self.repeated
-        low = "pairs have a score below --least-score, so they are not positives and are left out"
-        for left_out, total, reason in (
-            (self.unmatched, rows + self.unmatched, low),
-            (self.unanswered, rows + self.unanswered, "seeds have no answer and are left out"),
+        positives = "it is not a positive" if self.unmatched == 1 else "they are not positives"
+        low = f"have a score below --least-score, so {positives}"
+        for message in (
+            _left_out(self.unmatched, rows + self.unmatched, "pairs", low),
+            _left_out(self.unanswered, rows + self.unanswered, "seeds", "have no answer"),
         ):
-            if left_out:
-                progress.say(f"{left_out:,} of {total:,} {reason}")
+            if message:
+                progress.say(message)
         if self.repeated:
             progress.say(duplicates_left_out(self.repeated, rows, "seeds"))
         if count < FEW:
@@ -96,12 +108,14 @@ class SeedData(Generic[E]):
     left_out: str = ""  # how many validation examples were left out, and why, to be reported
     repeats: int = 0  # examples that were not added, as they repeat one that is already used
     unanswered: int = 0  # questions that were not added, as they have no answer
+    blank: int = 0  # documents that were not added, as they or their summaries are blank or missing
 
     @property
     def examples(self) -> int:
         """The number of training examples."""
         return len(self.seeds.examples) + len(self.added)
 
+    # As in ``TrainingData``, for plans: the data are few, so that a plan reads all of them.
     rows = examples
     unread = 0
 
@@ -114,11 +128,13 @@ class SeedData(Generic[E]):
         if self.left_out:
             progress.say(self.left_out)
         read = len(self.added) + self.repeats
-        if self.unanswered:
-            total = read + self.unanswered
-            progress.say(f"{self.unanswered:,} of {total:,} added {what} have no answer and are left out")
-        if self.repeats:
-            progress.say(f"{self.repeats:,} of {read:,} added {what} repeat other examples and are left out")
+        for count, total, why in (
+            (self.unanswered, read + self.unanswered, "have no answer"),
+            (self.blank, read + self.blank, "are blank or have no summary"),
+            (self.repeats, read, "repeat other examples"),
+        ):
+            if count:
+                progress.say(_left_out(count, total, f"added {what}", why))
         if extra and len(self.added) < extra:
             progress.say(
                 f"--added has {len(self.added):,} new {what}, fewer than --extra {extra:,}; all are used"
@@ -129,6 +145,7 @@ class SeedData(Generic[E]):
         left_out = {
             f"added {what} left out as repeats": self.repeats,
             f"added {what} without an answer left out": self.unanswered,
+            f"added {what} without a text or summary left out": self.blank,
         }
         return {
             f"added {what}": len(self.added),
@@ -165,7 +182,7 @@ class TrainingData(Generic[C]):
         """Report how many questions without an answer were left out."""
         if self.unanswered:
             read = self.rows + self.unanswered
-            progress.say(f"{self.unanswered:,} of {read:,} questions have no answer and are left out")
+            progress.say(_left_out(self.unanswered, read, "questions", "have no answer"))
         if self.left_out:
             progress.say(self.left_out)
 
@@ -192,25 +209,20 @@ def read_validation_questions(source: str | None) -> tuple[list[Question], str]:
     questions = all_questions(source, unanswered=True)
     answered = [question for question in questions if question.answers]
     unanswered = len(questions) - len(answered)
-    return answered, _left_out(unanswered, len(questions), "questions have no answer")
-
-
-def _left_out(count: int, total: int, reason: str) -> str:
-    """A message about ``count`` validation examples that were left out; empty if there are none."""
-    return f"{count:,} of {total:,} validation {reason} and are left out" if count else ""
+    return answered, _left_out(unanswered, len(questions), "validation questions", "have no answer")
 
 
 def read_seeds(source: str, kind: ExampleKind, least: float = 0.0) -> Seeds[Example]:
     """The distinct seeds in a source; for kind ``pairs``, those with a score of ``least`` or more."""
     examples = all_examples(source, kind)
-    positives = matching(examples, kind, least, source)
+    positives = positives_of(examples, kind, least, source)
     seeds = _distinct(positives, lambda example: example, source)
     if kind == "reading":
         return replace(seeds, unanswered=_unanswered(source))
     return replace(seeds, unmatched=len(examples) - len(positives))
 
 
-def matching(examples: Sequence[Example], kind: ExampleKind, least: float, source: str) -> list[Example]:
+def positives_of(examples: Sequence[Example], kind: ExampleKind, least: float, source: str) -> list[Example]:
     """The examples that are positives; for kind ``pairs``, those with a score of ``least`` or more.
 
     ``source`` names the examples in error messages.
@@ -234,13 +246,13 @@ def read_validation(source: str | None, kind: ExampleKind, least: float = 0.0) -
     if not source:
         return [], ""
     examples = read_examples(source, kind)
-    kept = matching(examples, kind, least, source)
+    kept = positives_of(examples, kind, least, source)
     if kind == "reading":
         questions = list(read_questions(source, unanswered=True))
         unanswered = sum(not question.answers for question in questions)
-        return kept, _left_out(unanswered, len(questions), "questions have no answer")
+        return kept, _left_out(unanswered, len(questions), "validation questions", "have no answer")
     low = len(examples) - len(kept)
-    return kept, _left_out(low, len(examples), "pairs have a score below --least-score")
+    return kept, _left_out(low, len(examples), "validation pairs", "have a score below --least-score")
 
 
 def read_question_seeds(source: str) -> Seeds[Question]:

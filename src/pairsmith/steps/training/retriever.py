@@ -62,7 +62,6 @@ def _train(
 
 train_retriever = TrainingStep(
     "train-retriever",
-    TrainRetrieverSettings,
     ("data", "validation"),
     _read,
     _train,

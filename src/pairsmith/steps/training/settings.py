@@ -101,10 +101,6 @@ class TrainEncoderSettings(EncoderOptions):
     device: TrainingDevice = "auto"
 
 
-TrainingSettings = FitSettings | TrainEncoderSettings
-"""Settings of a ``TrainingStep``."""
-
-
 class TrainBiencoderSettings(BiencoderOptions, FitSettings):
     """A bi-encoder that gives the input and the output of a pair similar vectors (M2)."""
 
@@ -242,7 +238,8 @@ class TrainSummarizerSettings(SummarizerOptions, FitSettings):
     added: Annotated[list[str], Listed] = Field(
         default=[],
         description="Examples to add to the seeds, in the same format, such as a folder that mine or filter "
-        "wrote. Those of a document that is used already, also for validation, are left out.",
+        "wrote. Those of a document that is used already, also for validation, are left out, and so are "
+        "documents that are blank or have no summary.",
         json_schema_extra=BY_CONTENT,
     )
     extra: Extra = None
@@ -363,3 +360,7 @@ class TrainTaggerSettings(TaggerOptions):
         if self.start == "random":
             refuse(self, ("questions",), "with start random")
         return self
+
+
+TrainingSettings = FitSettings | TrainEncoderSettings | TrainTaggerSettings
+"""Settings of a ``TrainingStep``."""

@@ -21,17 +21,14 @@ from pairsmith.runs.mapped import say_loading
 from pairsmith.steps.shared import refuse_sources
 from pairsmith.steps.training.card import HubModel, training_card
 from pairsmith.steps.training.plan import plan_training
-from pairsmith.steps.training.reading import SeedData, TrainingData, with_training_splits
-from pairsmith.steps.training.settings import (
-    TrainClassifierSettings,
-    TrainingSettings,
-    TrainTaggerSettings,
-)
+from pairsmith.steps.training.reading import with_training_splits
+from pairsmith.steps.training.settings import TrainClassifierSettings, TrainingSettings
 from pairsmith.training.best_step import TrainingHistory
 from pairsmith.training.checkpoints import Checkpoints
 from pairsmith.training.fit import TrainedModel
 from pairsmith.training.folder import ModelFolder, save_transformer
 from pairsmith.training.logs import check_tensorboard
+from pairsmith.training.options import TrainingOptions
 from pairsmith.training.processes import Processes
 
 Save = Callable[[Path], None]
@@ -94,7 +91,7 @@ class TrainingIdentity:
 
 
 S = TypeVar("S", bound=TrainingSettings)
-D = TypeVar("D", bound=SeedData[Any] | TrainingData[Any])
+D = TypeVar("D")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +100,6 @@ class TrainingStep(Generic[S, D]):
 
     Attributes:
         name: the name of the step.
-        settings: the class of its settings.
         sources: the names of the settings that name data to read.
         read: reads the data: ``read(settings, most)``. If ``most`` is given, for plans, it may read only this
             number of rows of each source.
@@ -111,16 +107,18 @@ class TrainingStep(Generic[S, D]):
         paper: the paper whose method it is, for the card.
         identity: returns what decides the weights besides settings, base and sources.
         alone: the reason why several processes cannot share the training; empty if they can.
+        planner: estimates the cost of the step from the step itself, its settings, and the estimates of
+            earlier steps.
     """
 
     name: str
-    settings: type[S]
     sources: tuple[str, ...]
     read: Callable[[S, int | None], D]
     train: Callable[[D, S, TrainingContext], Trained]
     paper: str
     identity: Callable[[S], TrainingIdentity] = lambda _: TrainingIdentity()
     alone: str = ""
+    planner: Callable[["TrainingStep[Any, Any]", Any, Before], Estimate] = plan_training
 
     def __call__(self, settings: S, run: Run) -> Place:
         """Read the data, train a model, and save it in the run's folder."""
@@ -132,25 +130,23 @@ class TrainingStep(Generic[S, D]):
         device = pick_device(settings.device)
         processes.part_of(settings.batch_size)
         sources = self.sources_of(settings)
-        if settings.tensorboard:
+        if isinstance(settings, TrainingOptions) and settings.tensorboard:
             check_tensorboard()
         refuse_sources(run, **{name: getattr(settings, name) for name in (*self.sources, "base")})
         data = self.read(settings, None)
         processes.join(device)
 
-        def trained_in(folder: ModelFolder) -> tuple[Save, TrainingHistory]:
+        def train(folder: ModelFolder) -> tuple[Save, TrainingHistory]:
             context = TrainingContext(progress=run.progress, checkpoints=folder.checkpoints)
             trained = self.train(data, settings, context)
             return partial(trained.save, training_card(trained, settings, folder)), trained.history
 
-        def claim() -> ModelFolder:
-            return claimed_folder(self.name, self.paper, settings, sources, self.identity(settings), run)
-
-        return train_once(run, processes, claim, trained_in, settings.base)
+        identity = partial(self.identity, settings)
+        return train_once(self.name, self.paper, settings, sources, run, train, identity)
 
     def plan(self, settings: S, before: Before) -> Estimate:
         """Estimate the cost of the step; raises the same errors as the step."""
-        return plan_training(self, settings, before)
+        return self.planner(self, settings, before)
 
     def sources_of(self, settings: S) -> dict[str, str]:
         """The sources of data by the name of their setting, numbered from 1 if the setting is a list."""
@@ -164,18 +160,56 @@ class TrainingStep(Generic[S, D]):
         return sources
 
 
-def claimed_folder(
+def train_once(
     step: str,
     paper: str,
-    settings: TrainingSettings | TrainClassifierSettings | TrainTaggerSettings,
+    settings: TrainingSettings | TrainClassifierSettings,
+    sources: Mapping[str, str],
+    run: Run,
+    train: Callable[[ModelFolder], tuple[Save, TrainingHistory | ClassifierTraining]],
+    identity: Callable[[], TrainingIdentity] = TrainingIdentity,
+) -> Place:
+    """Claim the run's folder, train a model and save it there; a finished folder is left as it is.
+
+    Of the processes that share the training, one claims the folder and writes; the others join the folder.
+
+    Args:
+        step: the name of the step.
+        paper: the paper whose method it is, for the card.
+        settings: the settings of the step.
+        sources: the sources of data by the name of their setting.
+        run: the run; its folder is returned.
+        train: returns a function that saves the model, and the course of the training.
+        identity: returns what else decides the weights. Only the process that writes calls it.
+    """
+    processes = Processes.current()
+    folder = None
+    if processes.writes:
+        folder = _claimed_folder(step, paper, settings, sources, identity(), run)
+    processes.wait()
+    folder = folder or ModelFolder.joined(run)
+    if folder.finished:
+        run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
+        processes.leave()
+        return run.out
+    say_loading(run, settings.base)
+    save, history = train(folder)
+    if processes.writes:
+        folder.finish(save, history.to_json())
+    processes.leave()
+    run.progress.say(f"wrote {run.out}: {history}")
+    return run.out
+
+
+def _claimed_folder(
+    step: str,
+    paper: str,
+    settings: TrainingSettings | TrainClassifierSettings,
     sources: Mapping[str, str],
     other: TrainingIdentity,
     run: Run,
 ) -> ModelFolder:
-    """Claim the run's folder for a training: it is new, unfinished, or has the same identity.
-
-    ``paper`` is what the card asks to cite, ``sources`` are the sources of data by the name of their setting.
-    """
+    """Claim the run's folder, which has to be new, unfinished, or of a training with the same identity."""
     hashes = {name: hash_source(source) for name, source in sources.items()} | dict(other.inputs)
     warn_of_equal_data(sources, hashes, run.progress.say)
     models = {"base": model_revision(settings.base), **other.models}
@@ -196,38 +230,6 @@ def warn_of_equal_data(
                 f"--validation {sources['validation']} holds the same data as --{name.partition(' ')[0]} "
                 f"{source}: the validation figure tells nothing about other data; give other examples"
             )
-
-
-def train_once(
-    run: Run,
-    processes: Processes,
-    claim: Callable[[], ModelFolder],
-    train: Callable[[ModelFolder], tuple[Save, TrainingHistory | ClassifierTraining]],
-    base: str,
-) -> Place:
-    """Claim the run's folder, train a model and save it there; a finished folder is left as it is.
-
-    Args:
-        run: the run; its folder is returned.
-        processes: the processes that share the training; one of them writes.
-        claim: claims the folder. Only the process that writes calls it; the others join the folder.
-        train: returns a function that saves the model, and the course of the training.
-        base: the name of the model from which the training starts, for the progress.
-    """
-    folder = claim() if processes.writes else None
-    processes.wait()
-    folder = folder or ModelFolder.joined(run)
-    if folder.finished:
-        run.progress.say(f"{run.out}: already trained with these settings; nothing to do")
-        processes.leave()
-        return run.out
-    say_loading(run, base)
-    save, history = train(folder)
-    if processes.writes:
-        folder.finish(save, history.to_json())
-    processes.leave()
-    run.progress.say(f"wrote {run.out}: {history}")
-    return run.out
 
 
 class _Saved(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from pairsmith.core.citations import QUIP
-from pairsmith.core.errors import InputError
+from pairsmith.core.errors import InputError, verb_for
 from pairsmith.data.questions import GeneratedQuestion, read_generated_questions, say_left_out
 from pairsmith.methods.quip.passage_store import PassageStore
 from pairsmith.methods.quip.student import grouped_by_passage, train_student_on
@@ -44,8 +44,8 @@ def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: 
     say_left_out(settings.data, context["progress"].say)
     if data.unanswered:
         context["progress"].say(
-            f"{data.unanswered:,} of {data.rows:,} questions have no answer in their passage; for these the "
-            "student learns the first token"
+            f"{data.unanswered:,} of {data.rows:,} questions {verb_for(data.unanswered, 'have')} no answer "
+            "in the passage; there the student learns the first token"
         )
     if data.left_out:
         context["progress"].say(data.left_out)
@@ -70,6 +70,6 @@ def _train(data: TrainingData[PassageStore], settings: InfuseSettings, context: 
     )
 
 
-infuse = TrainingStep("infuse", InfuseSettings, ("data", "validation"), _read, _train, QUIP)
+infuse = TrainingStep("infuse", ("data", "validation"), _read, _train, QUIP)
 """Trains a student on questions. ``AutoModel`` opens the encoder in the folder, ``pairsmith.load_student``
 the encoder with its heads."""

@@ -4,9 +4,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import NamedTuple
 
 from pairsmith.core.citations import MINING
-from pairsmith.data.examples import Example, example_of, iter_examples
+from pairsmith.data.examples import Example, example_of, summary_examples
 from pairsmith.methods.mining.summarizer import generation_example, train_summarizer_on
 from pairsmith.metrics.rouge import check_rouge
 from pairsmith.steps.training.card import HubModel
@@ -58,8 +59,8 @@ def _read(settings: TrainSummarizerSettings, _: int | None) -> SeedData[Example]
     seeds = replace(seeds, examples=seed_examples)
     examples, left_out = read_validation(settings.validation, settings.kind)
     validation = [generation_example(example, settings.kind) for example in examples]
-    added, repeats, unanswered = added_examples(settings, [*seeds.examples, *validation])
-    return SeedData(seeds, validation, added, left_out, repeats, unanswered)
+    added = added_examples(settings, [*seeds.examples, *validation])
+    return SeedData(seeds, validation, added.examples, left_out, added.repeats, added.unanswered, added.blank)
 
 
 def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: TrainingContext) -> Trained:
@@ -79,29 +80,34 @@ def _train(data: SeedData[Example], settings: TrainSummarizerSettings, context: 
     return Trained.transformer(_TITLES[settings.kind], use, hub, trained, facts)
 
 
-train_summarizer = TrainingStep(
-    "train-summarizer", TrainSummarizerSettings, ("seeds", "validation", "added"), _read, _train, MINING
-)
+train_summarizer = TrainingStep("train-summarizer", ("seeds", "validation", "added"), _read, _train, MINING)
 """Trains a summariser on seeds and added documents. ``AutoModelForSeq2SeqLM`` opens the folder, or
 ``AutoModelForCausalLM`` for a decoder-only base; it contains the settings for generating summaries."""
 
 
-def added_examples(
-    settings: TrainSummarizerSettings, excluded: Sequence[Example]
-) -> tuple[list[Example], int, int]:
+class AddedExamples(NamedTuple):
+    """Examples that are added to the seeds, and the numbers of those that were left out."""
+
+    examples: list[Example]
+    repeats: int  # documents that are used already
+    unanswered: int  # questions without an answer
+    blank: int  # documents that are blank or missing, or whose summaries are
+
+
+def added_examples(settings: TrainSummarizerSettings, excluded: Sequence[Example]) -> AddedExamples:
     """The first ``extra`` examples of the sources in ``added``, in order; all if ``extra`` is None.
 
     A document is used once, and not at all if an example in ``excluded`` has it: seeds have better summaries,
-    and validation documents must not be trained on. The other results are the number of those left out, and
-    the number of questions without an answer, which are left out, too.
+    and validation documents must not be trained on. Questions without an answer, and documents that are blank
+    or have no summary, are left out, too.
     """
-    answered = AnsweredQuestions()
+    answered, blank = AnsweredQuestions(), list[str]()
     originals = chain.from_iterable(
         map(example_of, answered.read(source))
         if settings.kind == "reading"
-        else iter_examples(source, settings.kind)
+        else summary_examples(source, blank.append)
         for source in settings.added
     )
     examples = (generation_example(original, settings.kind) for original in originals)
     added, repeats = without_repeats(examples, lambda one: one.input, excluded, settings.extra, once=True)
-    return added, repeats, answered.unanswered
+    return AddedExamples(added, repeats, answered.unanswered, len(blank))

@@ -75,9 +75,7 @@ def _train(
     )
 
 
-train_teacher = TrainingStep(
-    "train-teacher", TrainTeacherSettings, ("data", "validation"), _read, _train, QUIP
-)
+train_teacher = TrainingStep("train-teacher", ("data", "validation"), _read, _train, QUIP)
 """Trains a teacher on questions with answers. ``AutoModel`` opens its encoder; the perceptrons are saved in
 the same folder."""
 

@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,13 @@ _PEOPLE = uuid.UUID("5b1b7b5e-6d0c-5e0b-9d5f-0e6a51f3c0de")
 
 
 def export_annotations(
-    audit: Audit, votes: Votes, most: AnnotatorLabels, out: Path, source: str, sources: Sources
+    audit: Audit,
+    votes: Votes,
+    most: AnnotatorLabels,
+    out: Path,
+    source: str,
+    sources: Sources,
+    tags: Sequence[str] = (),
 ) -> None:
     """Write the labelled rows in all formats into the audit's folder, replacing earlier exports.
 
@@ -35,6 +42,7 @@ def export_annotations(
         out: the audit's folder.
         source: the hash of the data.
         sources: where the data come from, with their licences.
+        tags: tags of the data set card besides ``human-labelled``.
     """
     decides: dict[str, JSON] = {"labels": tuple(audit.labels), "answers": votes}
     rows, rejects = labelled_rows(audit, votes, most)
@@ -53,7 +61,7 @@ def export_annotations(
                 "share": "share of these people who gave it this label",
             },
             provenance="The labels were given by people who did not see the labels in the data.",
-            tags=("human-labelled",),
+            tags=("human-labelled", *tags),
             sources=sources,
         )
     )

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from pairsmith.core.errors import FolderError, MissingExtra, SettingsError
-from pairsmith.runs import DatasetFolder, Run, hash_source, refuse_source, sources_of, write_json
+from pairsmith.runs import (
+    DatasetFolder,
+    Run,
+    hash_source,
+    refuse_source,
+    sources_of,
+    synthetic_tag,
+    write_json,
+)
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.storage import storage_errors
 from pairsmith.tools.audit.agreement import results_of
@@ -60,9 +68,8 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
             votes = answers.by_annotator()
             results = results_of(drawn, votes)
             write_json(out / RESULTS, {**results, "about": identity.as_record() | {"complete": True}})
-            export_annotations(
-                drawn, votes, results["labels"], out, inputs["data"], sources_of(data=[settings.data])
-            )
+            sources, tags = sources_of(data=[settings.data]), synthetic_tag(settings.data)
+            export_annotations(drawn, votes, results["labels"], out, inputs["data"], sources, tags)
             return results
 
         def finish() -> dict[str, Any]:
