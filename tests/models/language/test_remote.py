@@ -37,6 +37,19 @@ def test_a_model_behind_a_server_is_shown_in_one_line(connect, server):
     assert "secret" not in repr(model)
 
 
+def test_the_token_of_a_space_is_no_end_where_a_texts_first_space_is_dropped(connect):
+    model = connect(way="plain")
+    pieces = {
+        0: "</s>",
+        1: "\u2581",
+        2: "\u2581a",
+        3: "",
+    }  # as SentencePiece's, with a token that is never shown
+    model.decode = lambda tokens: "".join(map(pieces.get, tokens)).replace("\u2581", " ").removeprefix(" ")
+    assert [model.text_of(token) for token in pieces] == ["</s>", "", "a", ""]
+    assert [model.ends(token) for token in pieces] == [True, False, False, True]
+
+
 def groups(model, texts=1, sentences=SENTENCES):
     return [
         Group(

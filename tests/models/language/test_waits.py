@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def nothing_told_before(monkeypatch):
-    monkeypatch.setattr(waits.FAULTS, "_told", {})
+    monkeypatch.setattr(waits.FAULTS, "_reported", {})
 
 
 def drawn(model, seed=1):
@@ -105,7 +105,7 @@ def test_another_fault_is_told_and_the_same_one_again_later(caplog, monkeypatch)
     monkeypatch.setattr(waits.time, "monotonic", lambda: now)
     for fault in ("500 a", "500 b", "no text: {}"):
         told_once("http://x", fault, told=True)
-    now += waits.TOLD_EVERY
+    now += waits.SILENCE
     told_once("http://x", "500 c\n\n", told=True)
     told_once("http://x", "429 d", told=False)
     assert told(caplog) == [

@@ -282,6 +282,14 @@ def test_a_mask_that_is_left_when_one_is_taken_out_is_none(masked):
     assert np.allclose(*judged)
 
 
+def test_the_baseline_leaves_out_the_names_of_all_special_tokens(masked):
+    plain, named = (
+        judge(settings(masked, method="mask"), Silent())([text]).scores
+        for text in ("a  man was", "a [SEP] man[PAD][CLS]was")
+    )
+    assert np.allclose(plain, named)
+
+
 def test_the_baseline_wants_a_model_with_masks_and_both_words(tiny_bert, student):
     with pytest.raises(ModelError, match="masked language modelling"):
         judge(settings(str(tiny_bert), method="mask"), Silent())(TEXTS)

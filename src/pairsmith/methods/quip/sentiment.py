@@ -325,8 +325,9 @@ def _token(tokenizer: Any, word: str) -> int:
 
 
 def _cut(tokenizer: Any, text: str, room: int) -> str:
-    """The text without mask tokens, cut to ``room`` tokens."""
-    text = text.replace(tokenizer.mask_token, " ")  # a space, so that the text around it forms no new mask
+    """The text without the names of special tokens such as the mask, cut to ``room`` tokens."""
+    for name in tokenizer.all_special_tokens:
+        text = text.replace(name, " ")  # a space, so that the text around it forms no new name
     encoded = tokenizer(
         beginning(tokenizer, text, max(1, room)),
         truncation=True,

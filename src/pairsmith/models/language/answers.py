@@ -53,16 +53,16 @@ def token_ids(answer: dict[str, Any]) -> list[int]:
 
 def choices(answer: dict[str, Any], prompts: int) -> list[dict[str, Any]]:
     """The completion ("choice") of each prompt, in the order of the prompts."""
-    given = answer.get("choices")
-    if not isinstance(given, list) or not given:
+    listed = answer.get("choices")
+    if not isinstance(listed, list) or not listed:
         raise InvalidAnswer("no choices")
-    if len(given) != prompts:
-        raise InvalidAnswer(f"no choice for each of {prompts} prompts but {len(given)} choices")
-    if not all(isinstance(choice, dict) for choice in given):
+    if len(listed) != prompts:
+        raise InvalidAnswer(f"no choice for each of {prompts} prompts but {len(listed)} choices")
+    if not all(isinstance(choice, dict) for choice in listed):
         raise InvalidAnswer("no objects as choices")
-    places = [choice.get("index") for choice in given]
+    places = [choice.get("index") for choice in listed]
     if missing := [place for place in range(prompts) if place not in places]:
         raise InvalidAnswer(f"no choice with index {missing[0]}")
-    for choice in given:
+    for choice in listed:
         string(choice, "text")
-    return [given[places.index(place)] for place in range(prompts)]
+    return [listed[places.index(place)] for place in range(prompts)]

@@ -142,7 +142,9 @@ class RemoteModel:
 
     def ends(self, token: int) -> bool:
         """Whether a token looks like a special token, which ends the text."""
-        return _SPECIAL.fullmatch(self.text_of(token)) is not None
+        # Some tokenizers drop a space at a text's beginning, so that the token of a space alone has no text.
+        text = self.text_of(token) or self.decode([token, token])
+        return _SPECIAL.fullmatch(text) is not None
 
     def continued(
         self, prompt: Prompt, seed: int, top_k: int, top_p: float, tokens: int, stop: str

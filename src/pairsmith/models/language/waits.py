@@ -14,12 +14,12 @@ LONGEST_WAIT = 24 * 3600.0
 """A request gives up if the server asks to wait longer than this many seconds."""
 LONG_WAIT = 5.0
 """A wait of at least this many seconds is reported at once."""
-TOLD_EVERY = 10.0
+SILENCE = 10.0
 """For this many seconds, a fault of the same kind is not reported again, whichever worker's request has it.
 
-The time doubles with each report, up to ``REMINDED_EVERY``.
+The time doubles with each report, up to ``LONGEST_SILENCE``.
 """
-REMINDED_EVERY = 600.0
+LONGEST_SILENCE = 600.0
 """A fault that lasts is reported again after this many seconds at the latest."""
 
 _LOG = logging.getLogger(__name__)
@@ -34,18 +34,18 @@ class FaultFilter(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: dict[object, tuple[float, float]] = {}  # when, and how long it is not told again
+        self._reported: dict[object, tuple[float, float]] = {}  # when, and the silence after it
         self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a line is shown."""
         kind, now = getattr(record, "fault", None), time.monotonic()
         with self._lock:
-            last, silence = self._told.get(kind, (-math.inf, 0.0))
+            last, silence = self._reported.get(kind, (-math.inf, 0.0))
             if now - last < silence:
                 return False
-            is_new = now - last >= 2 * REMINDED_EVERY
-            self._told[kind] = now, TOLD_EVERY if is_new else min(2 * silence, REMINDED_EVERY)
+            is_new = now - last >= 2 * LONGEST_SILENCE
+            self._reported[kind] = now, SILENCE if is_new else min(2 * silence, LONGEST_SILENCE)
         return True
 
 
@@ -70,7 +70,7 @@ def wait_to_retry(
     while True:
         if report or seconds >= LONG_WAIT:
             _report(seconds, url, fault, by_server)
-        if stopped.wait(min(seconds, REMINDED_EVERY)):
+        if stopped.wait(min(seconds, LONGEST_SILENCE)):
             return True
         if (seconds := until - time.monotonic()) <= 0:
             return False
