@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
+import pairsmith
 from pairsmith.__main__ import main
 
 pytestmark = [
@@ -129,3 +130,20 @@ def main_quietly(arguments):
         main([*arguments, "--quiet"])
     signal.signal(signal.SIGTERM, before)
     assert end.value.code in (None, 0)
+
+
+def test_a_stop_during_the_imports_of_a_function_leaves_libraries_that_can_be_used(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "slow_library.py").write_text(
+        "import signal\nsignal.raise_signal(signal.SIGINT)\ndef function():\n    return 'whole'\n"
+    )
+    monkeypatch.setitem(pairsmith._HOMES, "own", ("slow_library", "function"))
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        _ = pairsmith.own
+    assert "function" in vars(sys.modules["slow_library"])
+    assert capfd.readouterr().err == "\nstopping when the libraries are imported\n"
+    assert signal.getsignal(signal.SIGINT) is before
+    assert pairsmith.own() == "whole"
