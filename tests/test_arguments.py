@@ -2,20 +2,32 @@
 
 import inspect
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from datasets import Dataset
+from tests.folders import write_folder
 
 import pairsmith
 from pairsmith.core.arguments import checked_pairs, checked_texts
 from pairsmith.core.errors import InputError, SettingsError, TaskError, UserError
 from pairsmith.data.questions import GeneratedQuestion
-from pairsmith.data.schemas import GradedPair, LabelledPair, LabelledText, MinedPair, ScoredPair
+from pairsmith.data.schemas import (
+    SCORED_PAIR,
+    GradedPair,
+    LabelledPair,
+    LabelledText,
+    MinedPair,
+    ScoredPair,
+    to_table,
+)
 from pairsmith.data.squad import Question
 from pairsmith.data.tagged import TaggedSentence
 from pairsmith.methods.dino.method import GeneratedRows
+from pairsmith.methods.dino.options import ClassifierOptions
 from pairsmith.methods.dino.training_set import TrainingSet
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.models.classifier import TextClassifier
@@ -114,7 +126,7 @@ def test_what_is_no_list_of_texts_or_rows_is_refused(call, name, rows):
     [
         (
             lambda: pairsmith.generate_pairs(TASK, MODEL, ["a", None]),
-            "inputs must be a list of texts; inputs[1] is None",
+            "inputs must be a list of texts; inputs[1] is None; leave it out, as with Series.dropna()",
         ),
         (
             lambda: pairsmith.find_hard_negatives(["who?"], ["a"], LOADED),
@@ -131,7 +143,7 @@ def test_what_is_no_list_of_texts_or_rows_is_refused(call, name, rows):
         ),
         (
             lambda: pairsmith.train_encoder(LOADED, [PAIR, ScoredPair("2", "a", None, 1.0)]),
-            "pairs[1].sentence2 must be a text; it is None",
+            "pairs[1].sentence2 must be a text; it is None; leave the row out, as with DataFrame.dropna()",
         ),
         (
             lambda: pairsmith.evaluate_sts(LOADED, [GradedPair("a", "b", "1.0")]),
@@ -139,7 +151,7 @@ def test_what_is_no_list_of_texts_or_rows_is_refused(call, name, rows):
         ),
         (
             lambda: pairsmith.train_classifier(LOADED, [LabelledText("1", None, "good")]),
-            "texts[0].text must be a text; it is None",
+            "texts[0].text must be a text; it is None; leave the row out, as with DataFrame.dropna()",
         ),
         (
             lambda: pairsmith.train_classifier(LOADED, [LabelledText("1", math.nan, "good")]),
@@ -189,10 +201,13 @@ def test_a_training_set_is_what_postprocess_makes():
     assert {pair.score for pair in made.train} == {0.9, 0.5, 0.1, 0.0}
     assert len([pair for pair in made.validation if pair.score == 0.9]) == 5
     for options, message in (
-        ({"smothing": 1}, "make_training_set: smothing: unknown key"),
+        (
+            {"smothing": 1},
+            "make_training_set: smothing: unknown key; did you mean 'smoothing'? known: augment, min_words",
+        ),
         ({"data": "a"}, "give the rows"),
     ):
-        with pytest.raises(SettingsError, match=message):
+        with pytest.raises(SettingsError, match=re.escape(message)):
             pairsmith.make_training_set(rows, **options)
 
 
@@ -330,6 +345,16 @@ def test_names_of_test_sets_may_be_an_array_but_no_single_text():
         pairsmith.evaluate_sts(LOADED, [PAIR], suites=np.array(["sts12", "sick"]))
     with pytest.raises(InputError, match="suites must be a list of texts, not a single text"):
         pairsmith.evaluate_sts(LOADED, "examples", suites="sts12")
+
+
+def test_numpy_numbers_are_labels_and_options():
+    labels = {number: {"instruction": f'{number} <X1> "'} for number in np.array([0, 1])}
+    task = pairsmith.load_task({"name": "own", "kind": "pair", "labels": labels})
+    assert task.label_names == ("0", "1")
+    few = task.decoding.model_copy(update={"per_input": np.int64(1), "decay": np.float32(0)})
+    assert pairsmith.generate_pairs(task, MODEL, ["b"], decoding=few).requests == 2
+    assert ClassifierOptions(c=np.array([0.5, 2])).c == [0.5, 2]
+    assert ClassifierOptions(c=np.float32(2)).c == [2]
 
 
 def test_numpy_texts_become_plain_texts():
@@ -607,6 +632,25 @@ def test_a_classifier_predicts_nothing_for_no_texts_and_refuses_blank_ones():
             "pairs must be a list of pairs of texts; it is of the type Table; give zip(…) of two of its columns",
         ),
         (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, Dataset.from_dict({"text": ["a"]})),
+            "inputs must be a list of texts; it is of the type Dataset; give one of its columns",
+        ),
+        (
+            lambda: pairsmith.train_classifier(LOADED, Dataset.from_dict({"text": ["a"]})),
+            "texts must be a list of LabelledTexts; it is of the type Dataset; give "
+            "[LabelledText(**record) for record in dataset]",
+        ),
+        (
+            lambda: pairsmith.train_classifier(LOADED, pa.table({"text": ["a"]})),
+            "texts must be a list of LabelledTexts; it is of the type Table; give "
+            "[LabelledText(**record) for record in table.to_pylist()]",
+        ),
+        (
+            lambda: pairsmith.generate_pairs(TASK, MODEL, Path("mails.txt")),
+            "inputs must be a list of texts; it is of the type PosixPath; give the lines of the file, as in "
+            'path.read_text("utf-8").splitlines()',
+        ),
+        (
             lambda: pairsmith.find_hard_negatives([MINED], ["a"], LOADED),
             "pairs must be a list of pairs of texts, (query, positive); pairs[0] is of the type MinedPair; give "
             "(row.input, row.output) of each row",
@@ -622,6 +666,16 @@ def test_the_message_says_what_to_give_instead(call, message):
     with pytest.raises(InputError) as refused:
         call()
     assert str(refused.value) == message
+
+
+def test_the_message_about_a_folder_of_rows_is_a_line_that_reads_them(tmp_path):
+    write_folder(tmp_path / "pairs", {"train": to_table([PAIR, PAIR], SCORED_PAIR)})
+    folder = pairsmith.open_dataset(tmp_path / "pairs")
+    with pytest.raises(InputError) as refused:
+        pairsmith.train_encoder(LOADED, folder)
+    start, line = str(refused.value).split("; give ")
+    assert start == "pairs must be a list of ScoredPairs; it is of the type DatasetFolder"
+    assert eval(line, {"ScoredPair": ScoredPair, "folder": folder}) == [PAIR, PAIR]
 
 
 def test_the_rows_of_an_array_are_pairs():

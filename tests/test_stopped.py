@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
+import pairsmith
 from pairsmith.__main__ import main
 
 pytestmark = [
@@ -86,6 +87,27 @@ def test_it_ends_within_seconds_and_goes_on(command, tmp_path, number, code, wor
         assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
+def test_ctrl_c_while_workers_start_is_not_lost(command, tmp_path):
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", COMMAND, *command("out", "--workers", "2")],
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process,
+        ExitStack() as stack,
+    ):
+        stack.callback(process.kill)
+        assert process.stderr.readline().startswith("loading ")
+        time.sleep(0.5)  # the fork server is importing torch
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert "stopped; finished parts are kept" in said
+    assert "Traceback" not in said
+    assert not list((tmp_path / "out").glob("data/*.parquet"))
+
+
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_ctrl_c_does_not_wait_for_a_server_that_does_not_answer(server, tmp_path, workers):
     (tmp_path / "in.txt").write_text("".join(f"text number {i}\n" for i in range(3)))
@@ -129,3 +151,20 @@ def main_quietly(arguments):
         main([*arguments, "--quiet"])
     signal.signal(signal.SIGTERM, before)
     assert end.value.code in (None, 0)
+
+
+def test_a_stop_during_the_imports_of_a_function_leaves_libraries_that_can_be_used(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "slow_library.py").write_text(
+        "import signal\nsignal.raise_signal(signal.SIGINT)\ndef function():\n    return 'whole'\n"
+    )
+    monkeypatch.setitem(pairsmith._HOMES, "own", ("slow_library", "function"))
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        _ = pairsmith.own
+    assert "function" in vars(sys.modules["slow_library"])
+    assert capfd.readouterr().err == "\nstopping when the libraries are imported\n"
+    assert signal.getsignal(signal.SIGINT) is before
+    assert pairsmith.own() == "whole"

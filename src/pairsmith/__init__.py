@@ -101,12 +101,25 @@ _HOMES = {
 }
 
 
+_LOADERS = {"load_language_model", "load_reader", "load_student", "load_summarizer", "load_tagger"}
+"""Functions that import transformers when they are called."""
+
+
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is asked for: the libraries behind it take seconds."""
+    """Import a public name when it is asked for: the libraries behind it take seconds.
+
+    Ctrl-C and a notebook's stop button wait for the end of the import. Libraries such as torch and sympy
+    cannot be imported again after half an import, so that the program or notebook would have to be restarted.
+    """
     if name not in _HOMES:
         raise AttributeError(f"module 'pairsmith' has no attribute {name!r}")
+    from pairsmith.training.stop_signals import stop_signals
+
     module, attribute = _HOMES[name]
-    return getattr(import_module(module), attribute)
+    with stop_signals(deferred=True, message="stopping when the libraries are imported"):
+        if name in _LOADERS:
+            import_module("transformers.modeling_utils")
+        return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:

@@ -124,7 +124,8 @@ def checked_texts(texts: Iterable[T], name: str, *others: type) -> list[T]:
                 raise InputError(
                     f"{name}[{index}] is a missing value ({item}); leave it out, as with Series.dropna()"
                 )
-            raise InputError(f"{name} must be a list of texts; {name}[{index}] is {_kind(item)}")
+            remedy = "; leave it out, as with Series.dropna()" if item is None else ""
+            raise InputError(f"{name} must be a list of texts; {name}[{index}] is {_kind(item)}{remedy}")
         if isinstance(item, str):
             _check_unicode(item, f"{name}[{index}]")
     return [cast(T, str(item)) if isinstance(item, str) else item for item in items]
@@ -190,8 +191,10 @@ def checked_rows(rows: Iterable[T], name: str, *classes: "type[DataclassInstance
                     raise InputError(
                         f"{what} is a missing value ({value}); leave the row out, as with DataFrame.dropna()"
                     )
-                as_text = f"; give {str(value)!r}" if isinstance(value, Real) else ""
-                raise InputError(f"{what} must be {class_name}; it is {_kind(value)}{as_text}")
+                remedy = f"; give {str(value)!r}" if isinstance(value, Real) else ""
+                if value is None:
+                    remedy = "; leave the row out, as with DataFrame.dropna()"
+                raise InputError(f"{what} must be {class_name}; it is {_kind(value)}{remedy}")
             if isinstance(value, str):
                 _check_unicode(value, f"{name}[{index}].{field.name}")
             elif isinstance(value, Real) and not math.isfinite(value):
@@ -216,8 +219,8 @@ def _items(values: Iterable[T], name: str, plural: str) -> list[T]:
     if isinstance(values, set | frozenset):
         ordered = "give sorted(…)" if plural == "texts" else "give a list"
         raise InputError(f"{name} must be a list of {plural}; a set has no order: {ordered}")
-    # Iteration would yield the keys of a mapping, and the column names of a table.
-    is_table = hasattr(values, "columns")
+    # Iteration would yield the keys of a mapping, and the column names or the records of a table.
+    is_table = _records_of(values) is not None
     is_scalar = getattr(values, "ndim", 1) == 0  # an array without dimensions, which has no items
     if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes) or is_table or is_scalar:
         raise InputError(f"{name} must be a list of {plural}; it is {_kind(values)}{_remedy(values, plural)}")
@@ -227,15 +230,29 @@ def _items(values: Iterable[T], name: str, plural: str) -> list[T]:
 
 def _remedy(values: object, plural: str) -> str:
     """The end of the message about ``values`` that are no list: what to give instead, or an empty text."""
-    if hasattr(values, "columns"):
+    if records := _records_of(values):
         if plural == "texts":
             return "; give one of its columns"
         if plural == "pairs of texts":
             return "; give zip(…) of two of its columns"
         row_class = plural.partition(" ")[0][:-1]
-        return f'; give [{row_class}(**record) for record in frame.to_dict("records")]'
+        return f"; give [{row_class}(**record) for record in {records}]"
+    if isinstance(values, PathLike) and plural == "texts":
+        return '; give the lines of the file, as in path.read_text("utf-8").splitlines()'
     lists = [part for part in ("rows", "train") if isinstance(getattr(values, part, None), list)]
     return f"; give its {lists[0]}" if lists and "text" not in plural else ""
+
+
+def _records_of(values: object) -> str | None:
+    """An expression for the records of a table, as mappings; None if ``values`` is no table.
+
+    A table is one of pandas, Arrow or ``datasets``, or what ``open_dataset`` returns.
+    """
+    if hasattr(values, "table"):
+        return 'folder.table("train").to_pylist()'
+    if hasattr(values, "column_names"):
+        return "table.to_pylist()" if hasattr(values, "to_pylist") else "dataset"
+    return 'frame.to_dict("records")' if hasattr(values, "columns") else None
 
 
 def _is_missing(value: object) -> bool:

@@ -59,6 +59,9 @@ def refuse_options_of_steps(function: str, options: Iterable[str]) -> None:
 
 def checked_options(function: str, model: type[M], values: Mapping[str, Any]) -> M:
     """The options of the public ``function`` as a ``model``; a ``SettingsError`` names their first fault."""
+    if unknown := [name for name in values if name not in model.model_fields]:
+        known = sorted(model.model_fields.keys() - _OF_STEPS - {"data"})  # ``data``: the rows themselves
+        raise SettingsError(f"{function}: {unknown[0]}: unknown key; {known_names_hint(unknown[0], known)}")
     try:
         return model(**values)
     except ValidationError as error:

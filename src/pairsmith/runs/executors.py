@@ -14,10 +14,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from logging.handlers import QueueHandler
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -149,7 +150,13 @@ class _Pool:
         self._say = say
         self._context = processes_for(load)
         self._threads = max(1, cores() // size)
-        self.workers = [self._start(index) for index in range(size)]
+        self.workers: list[_Process] = []
+        try:
+            for index in range(size):
+                self.workers.append(self._start(index))
+        except BaseException:
+            self.close()
+            raise
 
     def give(self, worker: _Process) -> None:
         """Send the worker its item; if the worker has just ended, ``events`` will report it."""
@@ -202,11 +209,22 @@ class _Pool:
 
     def _start(self, index: int) -> _Process:
         own_end, worker_end = self._context.Pipe()
-        with _threads(self._threads), ignoring_interrupts():
-            arguments = (self._load, index, worker_end, dict(os.environ))
-            process = self._context.Process(target=_serve, args=arguments, daemon=True)
-            process.start()
-        worker_end.close()
+        try:
+            with _threads(self._threads), ExitStack() as stack:
+                stack.enter_context(ignoring_interrupts())
+                arguments = (self._load, index, worker_end, dict(os.environ))
+                process = self._context.Process(target=_serve, args=arguments, daemon=True)
+                if self._context.get_start_method() == "forkserver":
+                    forkserver.ensure_running()
+                    # Its copies ignore Ctrl-C, too. The first start waits until the fork server has imported
+                    # the libraries, and this process must not ignore Ctrl-C for so long.
+                    stack.close()
+                process.start()
+        except BaseException:
+            own_end.close()
+            raise
+        finally:
+            worker_end.close()
         return _Process(index, process=process, pipe=own_end)
 
 
@@ -217,6 +235,8 @@ def _serve(load: Load[Any, Any], index: int, pipe: Connection, environment: dict
     still has those from when the first worker was started.
     """
     _set_up_worker(environment)
+    if pipe.poll():  # nothing is sent before "ready": the main process was stopped, and the pipe is closed
+        return
     set_worker_number(index)
     lock = threading.Lock()
 

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from multiprocessing import get_all_start_methods
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
@@ -13,8 +13,14 @@ from pairsmith.core.settings import NO_EFFECT, Settings
 FEW_STEPS = 10
 """A training with fewer steps than this warns that it is short."""
 
-Several = BeforeValidator(lambda value: value if isinstance(value, list | tuple) else [value])
-"""A single number may be given in place of a list."""
+
+def _as_list(value: Any) -> Any:
+    value = value.tolist() if hasattr(value, "tolist") else value  # NumPy's numbers and arrays
+    return value if isinstance(value, list | tuple) else [value]
+
+
+Several = BeforeValidator(_as_list)
+"""A single number, or an array of NumPy or pandas, may be given in place of a list."""
 
 # Fields of several trainings; each training sets its own default.
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

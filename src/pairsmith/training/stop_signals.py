@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a training: the training finishes its current step, keeps it, and stops."""
+"""Ctrl-C and SIGTERM where they must wait: a training finishes its current step, keeps it, and stops."""
 
 import os
 import signal
@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SAID = b"\nstopping after this step, which is kept; a second Ctrl-C stops at once\n"
+_OF_TRAINING = "stopping after this step, which is kept; a second Ctrl-C stops at once"
 
 
 @contextmanager
-def stop_signals(deferred: bool) -> Iterator[list[int]]:
-    """Yield a list, at first empty, of the signals that asked the training inside the context to stop.
+def stop_signals(deferred: bool, message: str = _OF_TRAINING) -> Iterator[list[int]]:
+    """Yield a list, at first empty, of the signals that asked the work inside the context to stop.
 
     The first signal stops the process when the context ends, a second one at once. Signals have their usual
     effect if not ``deferred``, outside the main thread, and if the process has no handler for them.
+    ``message`` is written to standard error at the first signal.
     """
     received: list[int] = []
     handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
@@ -29,7 +30,7 @@ def stop_signals(deferred: bool) -> Iterator[list[int]]:
         if len(received) > 1:
             handlers[number](number, frame)
         else:
-            os.write(2, _SAID)  # as printing may be what the signal interrupted
+            os.write(2, f"\n{message}\n".encode())  # as printing may be what the signal interrupted
 
     try:
         for number in handlers:

@@ -372,7 +372,7 @@ def test_aliases_that_refer_to_one_another_do_not_hang(write):
             "instruction: |-",
             "instruction: |",
             'task.yaml:5: labels.1.instruction: must end with an opening quotation mark ("), not '
-            "'ntence 2: \"\\n'; a block begun with |- has no line break at its end",
+            "'…ntence 2: \"\\n'; a block begun with |- has no line break at its end",
         ),
         (
             TEXT,

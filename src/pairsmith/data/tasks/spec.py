@@ -7,6 +7,7 @@ separate so that the reader of task files can report both kinds of faults in one
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -38,6 +39,8 @@ def parse_label(value: object) -> str | float:
         raise ValueError(
             f"YAML reads this label as {word} (like yes, no, on, off and ~); put quotation marks round it"
         )
+    if isinstance(value, Integral):  # also NumPy's, as in a mapping that a program makes
+        value = int(value)
     if isinstance(value, int | float):
         number = float(value) if abs(value) < 1e15 else math.inf
         if not math.isfinite(number):
@@ -366,8 +369,9 @@ def _instruction_faults(kind: object, instruction: str, chat: bool) -> Iterator[
     if kind == "text" and count:
         yield f"a text task has no first text, so its instruction cannot hold {PLACEHOLDER}; remove it"
     if not instruction.endswith(QUOTE):
+        end = instruction if len(instruction) <= 12 else f"…{instruction[-12:]}"
         yield (
-            f"must end with an opening quotation mark ({QUOTE}), not {shown_value(instruction[-12:])}; "
+            f"must end with an opening quotation mark ({QUOTE}), not {shown_value(end)}; "
             "a block begun with |- has no line break at its end"
         )
     elif instruction.count(QUOTE) % 2 == 0:

@@ -326,5 +326,8 @@ def _checked_decoding(task: TaskSpec, model: SteerableModel, decoding: Decoding 
             'decoding must be a Decoding, such as task.decoding.model_copy(update={"top_k": 10}), '
             f"not {decoding!r:.60}"
         )
-    # ``model_copy`` checks neither names nor values.
-    return checked_options("decoding", Decoding, vars(decoding))
+    # ``model_copy`` checks neither names nor values, which may be NumPy's numbers.
+    values = {
+        name: value.item() if hasattr(value, "item") else value for name, value in vars(decoding).items()
+    }
+    return checked_options("decoding", Decoding, values)
