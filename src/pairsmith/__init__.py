@@ -113,7 +113,7 @@ def __getattr__(name: str) -> Any:
     """
     if name not in _HOMES:
         raise AttributeError(f"module 'pairsmith' has no attribute {name!r}")
-    from pairsmith.training.stop_signals import stop_signals
+    from pairsmith.core.stop_signals import stop_signals
 
     module, attribute = _HOMES[name]
     with stop_signals(deferred=True, message="stopping when the libraries are imported"):

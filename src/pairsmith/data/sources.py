@@ -166,7 +166,7 @@ def open_parquet(path: Place) -> Any:
     try:
         return pq.ParquetFile(path if isinstance(path, Path) else path.open("rb"))
     except UnicodeEncodeError:  # a path that is not UTF-8 has to be given as bytes
-        return pq.ParquetFile(pa.OSFile(os.fsencode(path)))
+        return pq.ParquetFile(pa.OSFile(os.fsencode(str(path))))
 
 
 def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:

@@ -19,12 +19,12 @@ from transformers import PrinterCallback, TrainerCallback
 from pairsmith.core.errors import ModelError, StorageError, counted, first_line
 from pairsmith.core.model_files import pick_dtype, quiet_loading, return_freed_memory, without_log_messages
 from pairsmith.core.progress import Progress, ProgressTask
+from pairsmith.core.stop_signals import stop_signals
 from pairsmith.training.checkpoints import BestSoFar, Checkpoints
 from pairsmith.training.logs import Logs, steps_between
 from pairsmith.training.options import FEW_STEPS, TrainingOptions
 from pairsmith.training.processes import Processes
 from pairsmith.training.quick import quick_training
-from pairsmith.training.stop_signals import stop_signals
 
 _MEMORY_STEPS = 10
 """Steps between two calls of ``return_freed_memory``; a call takes some hundredths of a second."""
@@ -34,6 +34,8 @@ SAVE_SECONDS = 600.0
 
 _NOTE_SECONDS = 60.0
 """Least number of seconds between two records of the step that a training has reached."""
+
+_STOPPING = "stopping after this step, which is kept; a second Ctrl-C stops at once"
 
 TRAIN = "train"
 """Label of a training's progress bar."""
@@ -180,7 +182,7 @@ class BestStepCallback(TrainerCallback):
         )
         with quiet_loading(), unneeded, warnings.catch_warnings(), _checkpoint_errors(kept):
             warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
-            with stop_signals(deferred=self._saves_at_any_step) as self.stopped_by:
+            with stop_signals(deferred=self._saves_at_any_step, message=_STOPPING) as self.stopped_by:
                 trainer.train(resume_from_checkpoint=str(start[0]) if start else None)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002 - the trainer's signature

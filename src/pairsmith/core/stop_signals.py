@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM where they must wait: a training finishes its current step, keeps it, and stops."""
+"""Ctrl-C and SIGTERM where they must wait, as for the end of a training's step or of an import."""
 
 import os
 import signal
@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_OF_TRAINING = "stopping after this step, which is kept; a second Ctrl-C stops at once"
-
 
 @contextmanager
-def stop_signals(deferred: bool, message: str = _OF_TRAINING) -> Iterator[list[int]]:
+def stop_signals(deferred: bool, message: str) -> Iterator[list[int]]:
     """Yield a list, at first empty, of the signals that asked the work inside the context to stop.
 
     The first signal stops the process when the context ends, a second one at once. Signals have their usual
