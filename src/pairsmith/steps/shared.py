@@ -144,7 +144,7 @@ def named(model: str) -> Iterator[None]:
         yield
 
 
-def unfinished_parts(writer: FolderWriter, rows: int, size: int) -> Iterator[tuple[int, slice]]:
+def unfinished_shards(writer: FolderWriter, rows: int, size: int) -> Iterator[tuple[int, slice]]:
     """The unfinished shards of a folder with ``size`` rows in each: their numbers and ranges of rows.
 
     Without any rows, the folder has one empty shard.

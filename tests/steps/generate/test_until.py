@@ -21,13 +21,15 @@ def texts(tmp_path):
     )
 
 
-def test_each_label_gets_its_rows_and_a_stopped_run_the_same_bytes(texts, tmp_path):
+def test_each_label_gets_its_rows_and_a_stopped_run_the_same_bytes(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr("pairsmith.steps.generate.route.remarks", lambda task: ["a remark"])
     heard = Heard()
     dataset = generate(texts(), Run(tmp_path / "whole", heard))
     assert min(label_counts(dataset).values()) >= 6
     assert (
         sum("another round follows" in line for line in heard.lines) >= 1
     )  # six texts of each label were not enough
+    assert heard.lines.count("a remark") == 1  # not in every round
     stopped = Heard()
 
     def stop(line):

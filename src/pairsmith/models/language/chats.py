@@ -14,7 +14,7 @@ class Tokenize(Protocol):
     """Splits a text into tokens, without the special tokens that a model expects before a text."""
 
     def __call__(self, text: str, *, parse_special: bool) -> list[int]:
-        """The tokens of a text, with names of special tokens as these tokens or, without it, as text."""
+        """The tokens of a text; names of special tokens become these tokens only with ``parse_special``."""
 
 
 def chat_tokens(tokenize: Tokenize, render: Callable[[str], str], message: str, answer: str) -> list[int]:
@@ -37,6 +37,6 @@ def chat_tokens(tokenize: Tokenize, render: Callable[[str], str], message: str, 
     chat = render(message.replace(body, f"{_MARK}{body}{_MARK}", 1)) + _MARK + answer
     return [
         token
-        for place, part in enumerate(chat.split(_MARK))  # by turns of the template and of the texts
+        for place, part in enumerate(chat.split(_MARK))  # the template's and the texts' by turns
         for token in tokenize(part, parse_special=place % 2 == 0)
     ]

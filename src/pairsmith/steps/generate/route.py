@@ -52,6 +52,9 @@ MOST_TIMES = 5
 
 def generate(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     """Generate a data set from a task's instructions; with ``preview``, show examples and return None."""
+    settings = resolve_dtype(settings, run)
+    for remark in remarks(settings.resolved_task()):
+        run.progress.say(remark)
     if settings.until and not settings.preview:
         return _generate_until(settings, run)
     return _generate_round(settings, run)
@@ -133,11 +136,8 @@ def _size_setting(task: TaskSpec) -> str:
 
 def _generate_round(settings: GenerateSettings, run: Run) -> DatasetFolder | None:
     """Generate the texts for all inputs or, for a text task, all texts; a round of ``--until``."""
-    settings = resolve_dtype(settings, run)
     task = settings.resolved_task()
     check_settings(task, settings)
-    for remark in remarks(task):
-        run.progress.say(remark)
     if settings.inputs:
         refuse_sources(run, model=settings.model, inputs=settings.inputs)
     if settings.preview:

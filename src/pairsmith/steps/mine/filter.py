@@ -64,7 +64,7 @@ from pairsmith.steps.corpora.judges import (
 from pairsmith.steps.judging import JUDGES_OF_PAIRS, judge_pairs, other_judges_named
 from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.steps.planning import CALIBRATION_TEXTS, count_in_run, sharded_estimate
-from pairsmith.steps.shared import check_types, hashes, refuse_sources, unfinished_parts
+from pairsmith.steps.shared import check_types, hashes, refuse_sources, unfinished_shards
 
 SHARD_ROWS = 100_000
 """Largest number of rows, and of rejects, in a shard."""
@@ -172,7 +172,7 @@ def _write(
     of_winners = np.where(low, f"below {settings.threshold}", "not among the best")
     reasons = np.where(ranking.wins, of_winners, ranking.reasons)
     kept, rejected, why = ranking.order[keep], ranking.order[~keep], reasons[~keep]
-    for number, part in unfinished_parts(writer, max(len(kept), len(rejected)), SHARD_ROWS):
+    for number, part in unfinished_shards(writer, max(len(kept), len(rejected)), SHARD_ROWS):
         rows = rows_at(pairs, kept[part])
         if rescored and set(rows.column_names) >= _MINED:  # in other pairs the score is a label
             place = rows.column_names.index("score")

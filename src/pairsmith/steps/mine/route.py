@@ -48,7 +48,7 @@ from pairsmith.steps.mine.kept_columns import columns_to_keep, texts_with_column
 from pairsmith.steps.mine.search import find_neighbours, scored_candidates
 from pairsmith.steps.mine.settings import MineSettings
 from pairsmith.steps.search_parts import SearchGroup, check_index
-from pairsmith.steps.shared import hashes, naming_texts, refuse_sources, unfinished_parts
+from pairsmith.steps.shared import hashes, naming_texts, refuse_sources, unfinished_shards
 from pairsmith.training.folder import TRAINING_RECORD
 
 SHARD_ROWS = 100_000
@@ -214,7 +214,7 @@ def _commit(
 ) -> None:
     """Write the pairs; pairs below the threshold and repeated texts of both corpora become rejects."""
     x, y = corpora
-    for number, part in unfinished_parts(writer, max(len(pairs), x.copy_count + y.copy_count), SHARD_ROWS):
+    for number, part in unfinished_shards(writer, max(len(pairs), x.copy_count + y.copy_count), SHARD_ROWS):
         rows, rejects = split_by_threshold(pairs[part], texts, settings)
         all_rejects = [
             to_table(rejects, REJECT),

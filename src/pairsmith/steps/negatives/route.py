@@ -51,7 +51,7 @@ from pairsmith.steps.planning import (
     timed,
 )
 from pairsmith.steps.search_parts import NeighbourFile, check_index
-from pairsmith.steps.shared import hashes, refuse_sources, unfinished_parts
+from pairsmith.steps.shared import hashes, refuse_sources, unfinished_shards
 
 SHARD_ROWS = 10_000
 """Largest number of pairs in a shard."""
@@ -117,7 +117,7 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
             false_negatives = labelled.false_negatives(pairs, nearest, chosen, texts.copies)
             run.progress.say(false_negatives)
         # 6. Write the rows and rejects.
-        for number, part in unfinished_parts(writer, len(pairs.fault), SHARD_ROWS):
+        for number, part in unfinished_shards(writer, len(pairs.fault), SHARD_ROWS):
             shard = shard_of_rows(part, texts.positives, chosen, positive_scores, settings)
             writer.commit(number, *shard)
     return finished(writer, _card(settings, counts, false_negatives))

@@ -68,7 +68,7 @@ from pairsmith.steps.retrieval.verdicts import (
     leave_out_near_test,
     verdicts_by_rank,
 )
-from pairsmith.steps.shared import hashes, refuse_sources, unfinished_parts
+from pairsmith.steps.shared import hashes, refuse_sources, unfinished_shards
 
 SHARD_ROWS = 10_000
 """Largest number of queries in a shard."""
@@ -130,7 +130,7 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
         ranked = _search(rows, settings, run.part("search"))
         # 3. Decide which queries to keep, and write them.
         decision = _decide(rows, ranked, evaluation, judge, settings, run)
-        for number, part in unfinished_parts(writer, len(written), SHARD_ROWS):
+        for number, part in unfinished_shards(writer, len(written), SHARD_ROWS):
             writer.commit(number, *_shard(written, decision, part))
     _report(decision, settings.held_back, run)
     card = _card(settings, query_source.rows, len(sides["corpus"]), len(evaluation))
@@ -165,7 +165,7 @@ def _search(rows: EncodedRows, settings: FilterQueriesSettings, run: Run) -> pa.
     writer = start_part(run, identity, _SEARCHED, planned=-(-count // SEARCH_ROWS))
     if writer.finished:
         return writer.folder().table()
-    parts = list(unfinished_parts(writer, count, SEARCH_ROWS))
+    parts = list(unfinished_shards(writer, count, SEARCH_ROWS))
     with run.progress.task("search", count, "queries") as bar:
         bar.skip(count - sum(part.stop - part.start for _, part in parts))
         for number, part in parts:
