@@ -16,9 +16,10 @@ from tests.folders import write_folder
 
 from pairsmith.core.errors import InputError, StorageError
 from pairsmith.core.paths import inside
+from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, from_table, to_table
 from pairsmith.data.sources import open_source
-from pairsmith.runs import hash_file, hash_source, storage, write_json
+from pairsmith.runs import FolderWriter, Run, hash_file, hash_source, storage, write_json
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.log import log, recent_events
 from pairsmith.runs.storage import make_folder, write_atomic
@@ -177,16 +178,19 @@ class TestAtomic:
     @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
     def test_a_folder_whose_name_is_not_utf_8(self, tmp_path):
         out = tmp_path / os.fsdecode(b"caf\xe9\n")
-        folder = write_folder(out, {"train": to_table([ScoredPair("1", "a", "b", 0.5)], SCORED_PAIR)})
+        rows = to_table([ScoredPair("1", "a", "b", 0.5)], SCORED_PAIR)
+        folder = write_folder(out, {"train": rows}, settings={"name": out.name})
         assert folder.table().num_rows == 1
         with storage.scratch_file(out, "rows") as file:
-            rows = storage.mapped_table(folder.batches("train"), folder.schema(), file)
-            assert rows.to_pylist() == folder.table().to_pylist()
+            mapped = storage.mapped_table(folder.batches("train"), folder.schema(), file)
+            assert mapped.to_pylist() == rows.to_pylist()
         assert [row["sentence1"] for _, row in open_source(out).rows()] == ["a"]
+        assert folder.manifest.settings == {"name": out.name}  # read from the manifest
+        (out / "manifest.json").unlink()  # and from its copy
+        identity = Identity.of("generate", {"name": out.name}, {}, {})
+        assert FolderWriter.start(Run(out, Silent()), identity, SCORED_PAIR).done == (0,)
         log(out, "damaged", text=f"{out} has changed")
-        assert next(event for event in recent_events(out) if event["event"] == "damaged")["text"] == (
-            f"{out} has changed"
-        )
+        assert list(recent_events(out))[-1]["text"] == f"{out} has changed"
 
     @pytest.mark.skipif(os.name == "nt", reason="Windows syncs no folders")
     def test_new_folders_are_synced(self, tmp_path, monkeypatch):

@@ -155,7 +155,7 @@ class TestKilled:
             pytest.param("write", 2, 0, marks=pytest.mark.long),
             ("write", 5, 0),
             pytest.param("write", 6, 0, marks=pytest.mark.long),
-            ("sync", 6, 1),
+            ("sync", 10, 1),  # after the line; four of the ten syncs are of new folders
             ("write", 7, 1),
             ("write", 10, 1),
             ("write", 11, 2),  # the card

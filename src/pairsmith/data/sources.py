@@ -163,8 +163,10 @@ def open_parquet(path: Place) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if not isinstance(path, Path):
+        return pq.ParquetFile(path.open("rb"))
     try:
-        return pq.ParquetFile(path if isinstance(path, Path) else path.open("rb"))
+        return pq.ParquetFile(path)
     except UnicodeEncodeError:  # a path that is not UTF-8 has to be given as bytes
         return pq.ParquetFile(pa.OSFile(os.fsencode(str(path))))
 

@@ -35,7 +35,7 @@ from pairsmith.core.paths import (
     remove_files,
     size_of,
 )
-from pairsmith.runs.manifest import Manifest, ShardEntry
+from pairsmith.runs.manifest import Manifest, ShardEntry, record_in
 from pairsmith.runs.storage import create_atomic, storage_errors, write_atomic, write_json
 
 _PART_LINES = 200
@@ -145,7 +145,7 @@ def read_run(out: Place) -> Manifest | None:
         return None
     with reaching(file, StorageError):
         try:
-            return Manifest.model_validate_json(file.read_bytes())
+            return record_in(file.read_bytes(), Manifest)
         except ValidationError:
             return None
 

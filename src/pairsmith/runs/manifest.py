@@ -1,5 +1,6 @@
 """``manifest.json``, the record of a dataset folder: its classes, its file names, and reading it."""
 
+import json
 import re
 from collections import Counter
 from typing import Annotated, Any, Self, TypeVar, overload
@@ -139,13 +140,28 @@ def read_manifest(path: Place, name: str = MANIFEST, kind: type[Manifest] = Mani
                 other = folder_kind(path)
                 is_not = f"is {other}, not" if other else "is not"
                 raise FolderError(f"{path} {is_not} a dataset folder: it holds no {name}") from None
-        manifest = kind.model_validate_json(data)
+        manifest = record_in(data, kind)
     except ValidationError as error:
         first = error.errors()[0]
         fault = f"{'.'.join(map(str, first['loc'])) or 'JSON'}: {first['msg']}"
         raise DamagedError(f"{file} is damaged or was not written by pairsmith ({fault})") from None
     check_format(path, manifest)
     return manifest
+
+
+def record_in(data: bytes, kind: type[M]) -> M:
+    """The record in the bytes of a file that ``write_json`` wrote; a ``ValidationError`` if it is invalid."""
+    try:
+        return kind.model_validate_json(data)
+    except ValidationError as error:
+        # pydantic's own parser refuses the escapes of bytes of file names that are not UTF-8.
+        if error.errors()[0]["type"] != "json_invalid":
+            raise
+        try:
+            values = json.loads(data)
+        except (ValueError, RecursionError):
+            raise error from None
+        return kind.model_validate(values)
 
 
 def check_format(path: Place, manifest: Manifest) -> None:

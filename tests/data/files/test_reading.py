@@ -72,6 +72,16 @@ def test_what_a_library_raises_is_a_fault_of_the_file(monkeypatch):
         SourceDocument("a", "a", Data("a.txt", b"")).read()
 
 
+@pytest.mark.parametrize("error", [TimeoutError("timed out"), OSError(116, "Stale file handle"), KeyError(1)])
+def test_a_file_that_cannot_be_reached_any_more_ends_the_run(error):
+    class Unreachable(Data):
+        def read_bytes(self):
+            raise error
+
+    with pytest.raises(InputError, match="^b/a.txt cannot be read: .*; mend this and run the same command"):
+        SourceDocument("a.txt", "b/a.txt", Unreachable("a.txt", b"")).read()
+
+
 @given(st.binary().map(os.fsdecode) | st.text(st.characters()))
 def test_any_name_can_be_shown_and_an_ordinary_one_stays(name):
     shown_name = printable_name(name)

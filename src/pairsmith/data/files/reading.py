@@ -58,7 +58,7 @@ class SourceDocument:
 
         Raises:
             Unreadable: no text can be read from the document.
-            InputError: the document's file was removed, or is not on this machine.
+            InputError: the document's file was removed, cannot be reached now, or is not on this machine.
         """
         if self.file is None:
             parsed = Parsed([Section(self.title, self.text)])
@@ -68,14 +68,17 @@ class SourceDocument:
         else:
             try:
                 data = self.file.read_bytes()
-            except FileNotFoundError as error:  # as a reject, it would be missing in a finished folder
+            # As a reject, the document would be missing in a finished folder. The file could be read before,
+            # when it was hashed, so it is the connection or the disk that fails now.
+            except FileNotFoundError as error:
                 raise InputError(
                     f"{self.where} was listed, but is missing where it is to be read; put it back, or, on a "
                     "cluster, give a folder that all machines share"
                 ) from error
             except Exception as error:  # the client of a store may raise any exception
-                raise Unreadable(
-                    DocumentFault("unreadable file", "it cannot be opened", {"error": first_line(error)})
+                raise InputError(
+                    f"{self.where} cannot be read: {first_line(error)}; mend this and run the same command "
+                    "again"
                 ) from error
             parsed = _parsed(self.kind, data)
         if not any(section.text.strip() for section in parsed.sections):
