@@ -314,7 +314,7 @@ def train_to_best_step(
     same weights. If torchrun started several processes, each computes its part of every batch.
     """
     steps = setup.steps
-    if steps < FEW_STEPS and not options.steps_are_chosen:  # else they are few on purpose
+    if steps < FEW_STEPS and not options.steps_are_chosen(steps):  # else they are few on purpose
         progress.say(
             f"only {counted(steps, 'steps')} of {counted(options.batch_size, 'rows')}, too few to learn "
             "much: give more rows, a smaller batch size or more epochs"

@@ -106,10 +106,9 @@ class TrainingOptions(Settings):
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of examples and of dropout.")
     dtype: TrainingDtype = "auto"
 
-    @property
     @abstractmethod
-    def steps_are_chosen(self) -> bool:
-        """Whether the user has set a number of steps, rather than leaving it to follow from the examples."""
+    def steps_are_chosen(self, steps: int) -> bool:
+        """Whether the user has set this number of steps; else it follows from the examples."""
 
     @abstractmethod
     def steps_of(self, examples: int) -> int:
@@ -165,8 +164,7 @@ class FewShotOptions(FitOptions):
 
     steps: TrainingSteps = 200
 
-    @property
-    def steps_are_chosen(self) -> bool:
+    def steps_are_chosen(self, steps: int) -> bool:  # noqa: ARG002 - the signature of FitOptions
         """Always: ``steps`` is a number of steps."""
         return True
 
@@ -181,10 +179,9 @@ class EpochOptions(FitOptions):
     epochs: Positive = Field(default=2.0, description="Number of passes over the examples.")
     max_steps: MaxSteps = None
 
-    @property
-    def steps_are_chosen(self) -> bool:
-        """Whether the user has set a number of steps."""
-        return self.max_steps is not None
+    def steps_are_chosen(self, steps: int) -> bool:
+        """Whether the user has set this number of steps."""
+        return self.max_steps == steps
 
     def steps_of(self, examples: int) -> int:
         """The number of steps with this number of examples."""

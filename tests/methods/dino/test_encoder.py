@@ -191,6 +191,14 @@ def test_from_python_validation_pairs_with_a_single_score_keep_the_last_step(tin
     assert any("1 validation example cannot choose the best step" in line for line in heard.lines)
 
 
+@pytest.mark.parametrize(("most", "said"), [(1, False), (300, True)])
+def test_few_steps_that_were_not_asked_for_are_reported(tiny_gpt2, most, said):
+    encoder, heard = load_sentence_encoder(str(tiny_gpt2), device="cpu"), Heard()
+    rows = [ScoredPair(str(n), f"a dog {n}", f"a hound {n}", n / 2) for n in range(3)]
+    assert pairsmith.train_encoder(encoder, rows, progress=heard, max_steps=most).steps == 1
+    assert any("too few to learn much" in line for line in heard.lines) == said
+
+
 def test_a_training_that_makes_the_base_worse_says_so(tiny_gpt2, tmp_path, capsys, monkeypatch):
     figures = iter([73.2, 71.8])
     monkeypatch.setattr(module, "validation_spearman", lambda *_: next(figures))

@@ -112,7 +112,7 @@ def generate_pairs(
         progress: shows how many of the prompts are done; by default nothing is shown.
 
     Returns:
-        the accepted rows and the rejected tries.
+        ``rows`` with a row for each accepted text, and ``rejects`` with the other tries and their reasons.
 
     Raises:
         InputError: ``inputs`` is a single text or empty, or contains a blank text or anything but texts.
@@ -143,7 +143,7 @@ def generate_texts(
     """Write ``decoding.per_input`` texts for each label (D5, D14); arguments as for ``generate_pairs``.
 
     Returns:
-        the accepted rows and the rejected tries.
+        ``rows`` with a row for each accepted text, and ``rejects`` with the other tries and their reasons.
 
     Raises:
         SettingsError: ``task`` writes second texts, ``rows`` is too few or does not fit into memory, there is

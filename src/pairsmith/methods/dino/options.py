@@ -96,10 +96,9 @@ class EncoderOptions(TrainingOptions):
     )
     seed: int = Field(default=1, ge=0, lt=2**32, description="Seed of the order of pairs and of dropout.")
 
-    @property
-    def steps_are_chosen(self) -> bool:
-        """Whether the user has set a number of steps."""
-        return self.max_steps is not None
+    def steps_are_chosen(self, steps: int) -> bool:
+        """Whether the user has set this number of steps."""
+        return self.max_steps == steps
 
     def steps_of(self, examples: int) -> int:
         """The number of steps with this number of pairs; a pass over them has a whole number of batches."""
