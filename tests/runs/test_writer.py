@@ -77,6 +77,7 @@ class TestWhatIsWritten:
     def test_an_empty_folder_that_is_there_is_used(self, work, out):
         out.mkdir(parents=True)
         (out / ".DS_Store").write_text("")
+        (out / ".nfs0000000000f3a1b200000001").write_text("a removed file that is still open")
         assert work.start(out).done == ()
 
     def test_no_seed_among_the_settings(self, work, out):

@@ -4,6 +4,7 @@ Every step writes a record of its identity into its folder (``manifest.json``, `
 ``results.json`` or another file name of its own), so that no step overwrites the work of another.
 """
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,6 +31,10 @@ from pairsmith.runs.log import log
 from pairsmith.runs.manifest import M, Manifest, read_manifest
 from pairsmith.runs.ranks import Rank, is_rank_folder, rank_folders
 from pairsmith.runs.storage import is_temporary, make_folder, storage_errors
+
+_NO_WORK = re.compile(rf"{re.escape(LEASE)}|\.DS_Store|\.nfs[0-9a-f]+")
+"""Names of files that a folder without work may have: macOS adds the second, and NFS adds the third in place
+of a removed file that is still open."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +199,7 @@ def refuse_foreign(out: Place, record: str) -> None:
         others = sorted(
             file.name
             for file in inside(out)
-            if not (is_temporary(file) or is_rank_folder(file) or file.name in (".DS_Store", LEASE))
+            if not (is_temporary(file) or is_rank_folder(file) or _NO_WORK.fullmatch(file.name))
         )
         if others:
             names = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
