@@ -60,7 +60,7 @@ class TextClassifier:
         return f"{type(self).__name__}({labels}, device={self.encoder.device})"
 
     def scores(
-        self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
+        self, texts: Iterable[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
     ) -> Float32s:
         """The score of each label for n texts: ``(n, k)`` float32. The highest score is predicted (D14).
 
@@ -79,7 +79,7 @@ class TextClassifier:
         return scores
 
     def confidences(
-        self, texts: Sequence[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
+        self, texts: Iterable[str], *, batch_size: int = 64, advance: Callable[[int], None] = lambda _: None
     ) -> Float32s:
         """The probability of each label for n texts: ``(n, k)`` float32; each row sums to 1 (D14).
 
@@ -112,7 +112,7 @@ class TextClassifier:
 
 def text_unit_vectors(
     encoder: SentenceTransformer,
-    texts: Sequence[str],
+    texts: Iterable[str],
     *,
     batch_size: int = 64,
     advance: Callable[[int], None] = lambda _: None,
