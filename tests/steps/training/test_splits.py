@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.training.few import pairs, reading, summaries
 
+from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import InputError
 from pairsmith.core.progress import Progress, Silent
 from pairsmith.runs import Run
@@ -58,7 +59,7 @@ def test_what_is_learned_from_is_train(step, tmp_path, tiny_bert, capsys):
     given = {name: source if name == "seeds" else [source] for name in learned}
     if step is infuse:
         given["labels"] = "answers"
-    settings = step.settings(base=str(tiny_bert), validation=source, device="cpu", **given)
+    settings = STEPS[step.name].settings(base=str(tiny_bert), validation=source, device="cpu", **given)
     read = []
 
     def refuse(settings, most):
