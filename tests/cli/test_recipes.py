@@ -1,6 +1,7 @@
 import json
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -870,6 +871,27 @@ def test_a_run_that_another_process_makes_is_left_alone(recipe, steps, calls, tm
     assert calls == []
     assert (out / "run.json").read_bytes() == before
     run_recipe(plan, out, Silent())
+
+
+def test_a_run_that_another_thread_makes_is_left_alone(recipe, steps, calls, tmp_path):
+    """A lock is of a process: a second thread would take over the folder, as a notebook's next cell may."""
+    refused = []
+
+    def make(settings, run):
+        with ThreadPoolExecutor(1) as pool:
+            second = pool.submit(run_recipe, load_recipe(recipe(), steps), tmp_path / "run", Silent())
+        with pytest.raises(BusyError, match="another run is writing to") as error:
+            second.result()
+        refused.append(error.value)
+        raise InputError("the first step fails")
+
+    failing = {**steps, "make": replace(steps["make"], work=make)}
+    with pytest.raises(InputError, match="the first step fails"):
+        run_recipe(load_recipe(recipe(), failing), tmp_path / "run", Silent())
+    assert len(refused) == 1
+    with ThreadPoolExecutor(1) as pool:  # the folder is free again, for any thread
+        pool.submit(run_recipe, load_recipe(recipe(), steps), tmp_path / "run", Silent()).result()
+    assert calls.names[0] == "rows"
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"recipe": "a", "steps": {"a": []}}'])

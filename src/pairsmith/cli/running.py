@@ -9,12 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from upath import UPath
+
 from pairsmith import __version__
 from pairsmith.cli.recipe_checks import check_extras, labels_of_model
 from pairsmith.cli.recipes import RESULT, RUN_REFERENCE, PlannedStep, Recipe
 from pairsmith.cli.run_record import RUN_RECORD, FinishedStep, RunRecord, record_of
 from pairsmith.cli.setting_texts import texts_in
 from pairsmith.core.errors import (
+    BusyError,
     FolderError,
     OtherWorkError,
     SettingsError,
@@ -30,6 +33,9 @@ from pairsmith.core.settings import Settings
 from pairsmith.core.validation import shown_value
 
 RESULTS = "results.json"
+
+_running: dict[str, object] = {}
+"""The folders in which this process runs recipes: locks do not keep out its other threads."""
 
 
 def run_recipe(
@@ -56,7 +62,8 @@ def run_recipe(
         the figures under the recipe's ``results``, and ``seconds``, the total time of the steps.
 
     Raises:
-        BusyError: another process runs a recipe in ``out``; with ``fresh``, it would lose what it has made.
+        BusyError: another process or thread runs a recipe in ``out``; with ``fresh``, it would lose what it
+            has made.
     """
     from pairsmith.runs import lock
     from pairsmith.runs.storage import make_folder
@@ -71,13 +78,17 @@ def run_recipe(
     if not record_of(recipe, out, fresh, fresh_steps).steps:
         _check_evaluation_data(recipe, out)
     make_folder(out)
-    lock.acquire(out, progress.say)
+    key, this_run = str(out if isinstance(out, UPath) else out.resolve()), object()
+    if _running.setdefault(key, this_run) is not this_run:
+        raise BusyError(f"another run is writing to {out}; wait for it, or give another --out")
     try:
+        lock.acquire(out, progress.say)
         # Read again, as another process may have finished steps before it released the folder.
         record = record_of(recipe, out, fresh, fresh_steps)
         return _run_steps(recipe, out, progress, _RunState(out / RUN_RECORD, record, before))
     finally:
         lock.release(out)
+        del _running[key]
 
 
 def _run_steps(recipe: Recipe, out: Place, progress: Progress, state: "_RunState") -> dict[str, Any]:
