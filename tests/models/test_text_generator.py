@@ -192,6 +192,24 @@ def test_the_names_of_special_tokens_in_documents_and_summaries_are_text(bart):
         parts = [summarizer.tokenizer.decode(part) for part in (ids[1:place], ids[place + 1 : -1])]
         assert parts == ["A </s> b ", " c"]
     assert len(encode_targets(summarizer, [text], 5, "<mined>")[0]) == 5
+    assert encode_targets(summarizer, [text], 1) == [[0, 2]]
+
+
+def test_texts_are_tokenized_all_at_once(bart, monkeypatch):
+    summarizer = load_text_generator(str(bart), device="cpu")
+    add_marker(summarizer, "<mined>")
+    texts = ["", " ", "<mined>", *DOCUMENTS, *(f"<mined>{document}" for document in DOCUMENTS)]
+    one_by_one = [encode_inputs(summarizer, [text], marker="<mined>")[0] for text in texts]
+    calls, tokenize = [], type(summarizer.tokenizer).__call__
+
+    def counting(*args, **options):
+        calls.append(args)
+        return tokenize(*args, **options)
+
+    monkeypatch.setattr(type(summarizer.tokenizer), "__call__", counting)
+    assert encode_inputs(summarizer, texts, marker="<mined>") == one_by_one
+    assert len(calls) == 2  # the other call is for the special tokens around a text
+    assert encode_inputs(summarizer, []) == []
 
 
 def test_a_token_that_the_model_has_no_vector_for_is_an_error_of_the_model(bart):

@@ -12,6 +12,7 @@ decoder's start token.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal, Unpack
 
 import torch
@@ -249,15 +250,17 @@ def _encode(
     letter = tokenizer(text_target="a") if target else tokenizer("a")
     own = [place for place, part in enumerate(letter.sequence_ids(0)) if part is not None]
     before, after = letter["input_ids"][: own[0]], letter["input_ids"][own[-1] + 1 :]
-    room = max_length - len(before) - len(after)
+    room = max(0, max_length - len(before) - len(after))
+    parts = [text.split(marker) if marker else [text] for text in texts]
+    beginnings = [beginning(tokenizer, part, max_length) for part in chain.from_iterable(parts)]
     how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+    # Tokenizers fail if there are no texts, and are fastest with all texts at once.
+    encoded = iter(tokenizer(beginnings, **how)["input_ids"] if beginnings else [])
     rows = []
-    for text in texts:
-        tokens: list[int] = []
-        for number, part in enumerate(text.split(marker) if marker else [text]):
-            if number:
-                tokens.append(tokenizer.convert_tokens_to_ids(marker))
-            tokens += tokenizer(beginning(tokenizer, part, max_length), **how)["input_ids"]
+    for parts_of_text in parts:
+        tokens = list(next(encoded))
+        for _ in parts_of_text[1:]:
+            tokens += [tokenizer.convert_tokens_to_ids(marker), *next(encoded)]
         rows.append([*before, *tokens[:room], *after])
     refuse_unknown_tokens(generator.model.config, rows)
     return rows

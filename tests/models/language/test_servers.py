@@ -103,7 +103,11 @@ def test_a_server_without_tokens_is_told_what_the_other_ways_need():
 class CharacterServer:
     """llama.cpp's requests on texts, by a tokenizer of characters with one special token, ``</s>``."""
 
+    def __init__(self):
+        self.paths = []
+
     def __call__(self, path, body, read):
+        self.paths.append(path)
         if path == "apply-template":
             (message,) = body["messages"]
             return read({"prompt": f"[{message['content'].strip()}</s>]"})
@@ -115,13 +119,14 @@ class CharacterServer:
 
 
 def test_only_the_template_and_the_begin_of_a_prompt_have_special_tokens():
-    server = LlamaCppServer(
-        CharacterServer(), {"default_generation_settings": {"n_ctx": 64}, "eos_token": "</s>"}
-    )
+    answers = CharacterServer()
+    server = LlamaCppServer(answers, {"default_generation_settings": {"n_ctx": 64}, "eos_token": "</s>"})
     assert server.encode("a</s>") == [END, *map(ord, "a</s>")]
     assert server.encode_chat(" Hi </s>!\n", '</s>"') == [
         *map(ord, "[Hi </s>!"),
         END,
         *map(ord, ']</s>"'),
     ]
+    answers.paths.clear()
     assert server.encode_chat(" Hi!\n", '"') == [*map(ord, "[Hi!"), END, *map(ord, ']"')]
+    assert answers.paths == ["apply-template", "tokenize"]

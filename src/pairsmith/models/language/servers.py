@@ -37,6 +37,9 @@ _ADVICE = "use vLLM or llama.cpp's server, or give --decay 0, which samples text
 _NEARLY_ONE = 1 - 1e-9
 """Largest probability of the end token, so that something is left for the other tokens."""
 
+_BRACKETS = ("<", "[")
+"""The name of each special token contains one of these, as in ``</s>`` and ``[INST]``."""
+
 
 class OpenAIServer:
     """Any server with OpenAI's completions. It takes prompts as text only; a token is a byte of UTF-8.
@@ -201,6 +204,9 @@ class LlamaCppServer(OpenAIServer):
             chat = {"messages": [{"role": "user", "content": message}]}
             return self._ask("apply-template", chat, lambda said: string(said, "prompt"))
 
+        # Most texts have no such name. ``chat_tokens`` would need two more requests to find this out.
+        if not any(bracket in message + answer for bracket in _BRACKETS):
+            return self._tokenize(render(message) + answer, parse_special=True)
         return chat_tokens(self._tokenize, render, message, answer)
 
     def decode(self, tokens: Sequence[int]) -> str:
