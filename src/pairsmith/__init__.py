@@ -5,6 +5,7 @@ Everything in ``__all__`` can be imported from here; it is loaded when it is fir
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 TYPE_CHECKING = False  # importing typing takes a moment, in which Ctrl-C would print a traceback
@@ -113,13 +114,15 @@ def __getattr__(name: str) -> Any:
     """
     if name not in _HOMES:
         raise AttributeError(f"module 'pairsmith' has no attribute {name!r}")
-    from pairsmith.core.stop_signals import stop_signals
-
     module, attribute = _HOMES[name]
-    with stop_signals(deferred=True, message="stopping when the libraries are imported"):
-        if name in _LOADERS:
-            import_module("transformers.modeling_utils")
-        return getattr(import_module(module), attribute)
+    needed = {module, "transformers.modeling_utils"} if name in _LOADERS else {module}
+    if not needed <= sys.modules.keys():
+        from pairsmith.core.stop_signals import stop_signals
+
+        with stop_signals(deferred=True, message="stopping when the libraries are imported"):
+            for library in sorted(needed):
+                import_module(library)
+    return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:
