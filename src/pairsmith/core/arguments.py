@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _KINDS: dict[Any, tuple[type, str]] = {str: (str, "a text"), float: (Real, "a number")}
-"""For each type of a row's field: the class that values are checked against, and its name in messages."""
+"""The class that a field's values must have, and how messages call it, by the type of the field in a row."""
 
 
 def check_loaded(value: object, name: str, attribute: str, loader: str) -> None:

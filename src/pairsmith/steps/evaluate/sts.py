@@ -81,7 +81,7 @@ def suites_of(settings: EvaluateStsSettings) -> list[StsSuite]:
     """Read the test sets that the settings name.
 
     Raises:
-        InputError: a test set has the name of another entry of ``results.json``.
+        InputError: a test set is named ``about``, as another entry of ``results.json`` is.
     """
     suites = read_sts(settings.data, settings.suites or None)
     if any(suite.name == "about" for suite in suites):

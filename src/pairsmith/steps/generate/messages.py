@@ -94,7 +94,7 @@ class ExamplePrinter:
 
 
 def closing_lines(folder: DatasetFolder, task: TaskSpec, requested: int) -> Iterator[str]:
-    """A line for each label: its number of rows, and that of the rows that were ``requested``."""
+    """For each label, a line that says how many of the ``requested`` texts became rows."""
     counts = label_counts(folder)
     width = max(map(text_width, task.written_names))
     for name in task.written_names:

@@ -57,7 +57,7 @@ from pairsmith.steps.shared import naming_texts
 STANDARD_INPUT = "-"
 PROMPT = "query> "
 _OWN_NAMES = ("query", "documents")
-"""Names in a JSON object that no kept column has."""
+"""Names of the search's own values in a JSON object; a kept column with one of them is renamed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def duplicates_left_out(count: int, total: int, what: str) -> str:
 
 
 def _left_out(count: int, total: int, what: str, predicate: str) -> str:
-    """The message that ``count`` of ``total`` examples, named ``what``, were left out; empty if none were.
+    """A message such as "3 of 90 questions have no answer and are left out"; empty if ``count`` is 0.
 
     ``predicate`` says why; it begins with a verb in the plural, such as "have no answer".
     """
