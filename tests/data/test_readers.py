@@ -86,6 +86,10 @@ class TestPlainText:
         lines = ["x" * 100_000 + "\ry", "one\rtext"]
         assert texts(put("in.txt", "".join(f"{line}{end}" for line in lines))) == lines
 
+    def test_byte_order_marks_of_joined_files_are_dropped(self, put):
+        assert texts(put("in.txt", "One.\n\ufeffTwo.\n")) == ["One.", "Two."]
+        assert texts(put("in.jsonl", '"One."\n\ufeff"Two."\n')) == ["One.", "Two."]
+
     def test_a_mark_inside_the_text_stays(self, put):
         assert texts(put("in.txt", "One \ufeff.\nTwo")) == ["One \ufeff.", "Two"]
 
@@ -518,6 +522,27 @@ class TestTables:
         assert message.startswith("in.csv:1: the lines end with a carriage return alone, as on old Macs;")
         assert "(e.g. tr '\\r' '\\n' < in.csv > new)" in message
 
+    def test_a_carriage_return_between_two_rows_is_told(self, put):
+        assert fault(put("in.csv", "id,text\n1,a\r2,b\n")) == (
+            "in.csv:2: the row holds a carriage return outside quotation marks; end all lines with a line feed "
+            "(e.g. tr '\\r' '\\n' < in.csv > new)"
+        )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+@pytest.mark.parametrize(
+    ("suffix", "data"), [("txt", "a\n"), ("jsonl", '"a"\n'), ("csv", "text\na\n"), ("parquet", "")]
+)
+def test_the_location_of_a_row_can_be_stored(tmp_path, suffix, data):
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9." + suffix.encode()))
+    write(path, data)
+    if suffix == "parquet":
+        stream = pa.BufferOutputStream()
+        pq.write_table(pa.table({"text": ["a"]}), stream)
+        path.write_bytes(stream.getvalue().to_pybytes())
+    (record,) = read_texts(path)
+    assert record.where.startswith(f"caf\\xe9.{suffix}:")
+
 
 class TestParquet:
     def put(self, path, **columns):
@@ -576,6 +601,11 @@ class TestParquet:
         assert texts(tmp_path) == ["a", "b"]
         write(tmp_path / "manifest.json", '{"complete": true}')
         assert texts(tmp_path) == ["a", "b"]
+
+    def test_hidden_files_of_a_dataset_folder_are_not_read(self, tmp_path):
+        self.put(tmp_path / "data" / "train-00000.parquet", sentence1=["a"])
+        write(tmp_path / "data" / "._train-00000.parquet", "what macOS knows about the file")
+        assert texts(tmp_path) == ["a"]
 
     def test_an_unfinished_dataset_folder(self, tmp_path):
         self.put(tmp_path / "data" / "train-00000.parquet", sentence1=["a"])

@@ -253,6 +253,8 @@ class TestHashes:
         monkeypatch.setattr(storage, "hash_file", denied)
         with pytest.raises(InputError, match=r"a\.txt cannot be read: Permission denied"):
             hash_source(tmp_path / "a.txt")
+        with pytest.raises(InputError, match=r"a\.txt cannot be read: Permission denied"):
+            hash_source(tmp_path)
 
 
 def test_a_folder_whose_name_is_too_long_is_a_storage_error():

@@ -6,6 +6,7 @@ Paths and URLs both have the methods of ``pathlib.Path``. Files in stores are wr
 
 import atexit
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -48,6 +49,7 @@ OBJECT_STORES = ("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", 
 
 _EXTRAS = {"s3": ("s3fs", "s3"), "s3a": ("s3fs", "s3"), "gs": ("gcsfs", "gcs"), "gcs": ("gcsfs", "gcs")}
 _AT_ONCE = 16
+_BYTE = re.compile("[\udc80-\udcff]")
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -149,8 +151,17 @@ def name_in(folder: Place, path: Place) -> str:
 
 
 def display_name(path: Place) -> str:
-    """The name of a file for messages and rows. A URL's query is left out, as it may contain a key."""
-    return path.name if isinstance(path, Path) else path.name.partition("?")[0]
+    """The name of a file for messages and rows; see ``printable_name``.
+
+    A URL's query is left out, as it may contain a key.
+    """
+    return printable_name(path.name if isinstance(path, Path) else path.name.partition("?")[0])
+
+
+def printable_name(name: str) -> str:
+    """A file name that can be encoded: bytes that are not UTF-8 are escaped, as in ``caf\\xe9.txt``."""
+    escaped = _BYTE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", name)
+    return escaped.encode("utf-8", "backslashreplace").decode()
 
 
 def data_suffix(path: Place) -> str:

@@ -44,6 +44,8 @@ from pairsmith.data.tables import refuse_repeated_names, table_rows
 
 Columns = Mapping[str, Any]
 _CONFIG = re.compile(r"/[\w.-]+")
+_MARK = "\ufeff"
+"""The byte order mark, which begins lines within a file that was joined from several files."""
 _LOOKED_AT = 100
 """Number of lines of a file of an unknown kind that are read before its first row is returned."""
 
@@ -71,7 +73,8 @@ def open_source(source: str | Place | Source) -> Source:
     path = place(source)
     name = redacted(str(path))
     with reaching(path, InputError):
-        _refuse_pipe(source, path)
+        if source == "-" or _is_pipe(path):
+            raise missing_source(path)
         if is_folder(path):
             files = folder_files(path)
             return Source(name, lambda: _parquet_rows(files))
@@ -86,7 +89,6 @@ def open_source(source: str | Place | Source) -> Source:
 def open_table(path: Place) -> Source:
     """Open the file at ``path``, whatever its suffix, as a table with a header and tabs between fields."""
     with reaching(path, InputError):
-        _refuse_pipe(path, path)
         if size_of(path) is None:
             raise missing_source(path)
     return Source(redacted(str(path)), lambda: table_rows(path, tabs=True))
@@ -112,7 +114,12 @@ def hub_name(source: str) -> str:
 
 
 def missing_source(path: Place) -> InputError:
-    """The error for a path that does not exist, with the most similar name in its folder."""
+    """The error for a pipe, and for a path that does not exist, with the most similar name in its folder."""
+    if str(path) == "-" or _is_pipe(path):
+        return InputError(
+            f"{path}: pipes cannot be read, as an input is read more than once; write the data to a file "
+            "such as data.jsonl"
+        )
     if not isinstance(path, Path):
         if str(path).startswith(("http://", "https://")):
             return InputError(
@@ -134,23 +141,17 @@ def check_exists(source: str) -> None:
     """
     local = not is_url(source) and ":" not in source and not is_hub_data(source)
     try:
-        if local:
-            _refuse_pipe(source, place(source))
-        exists = not local or expanded_path(source).exists()
+        exists = not local or (expanded_path(source).exists() and not _is_pipe(expanded_path(source)))
     except OSError:  # the name is too long for a path; the error is reported when it is opened
         return
     if not exists:
         raise missing_source(place(source))
 
 
-def _refuse_pipe(source: str | Place, path: Place) -> None:
-    """Raise an ``InputError`` for ``-``, a pipe and a terminal. /dev/null is accepted as an empty input."""
+def _is_pipe(path: Place) -> bool:
+    """Whether there is a pipe, a socket or a terminal at ``path``; /dev/null counts as an empty file."""
     pipe = isinstance(path, Path) and (path.is_fifo() or path.is_socket() or path.is_char_device())
-    if source == "-" or (pipe and str(path) != os.devnull):
-        raise InputError(
-            f"{source}: pipes cannot be read, as an input is read more than once; write the data to a file "
-            "such as data.jsonl"
-        )
+    return pipe and str(path) != os.devnull
 
 
 def plain_or_gzip(folder: Place, name: str) -> Place | None:
@@ -174,7 +175,7 @@ def open_parquet(path: Place) -> Any:
 def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     name = display_name(path)
     for number, line in read_lines(path):
-        yield f"{name}:{number}", {"text": line}
+        yield f"{name}:{number}", {"text": line.removeprefix(_MARK)}
 
 
 def _rows_as_text(path: Place) -> Iterator[tuple[str, Columns]]:
@@ -204,6 +205,7 @@ def _rows_as_text(path: Place) -> Iterator[tuple[str, Columns]]:
 def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     name = display_name(path)
     for number, line in read_lines(path):
+        line = line.removeprefix(_MARK)
         if not (beginning := line.lstrip()):
             continue
         where = f"{name}:{number}"

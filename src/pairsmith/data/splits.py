@@ -167,8 +167,7 @@ def folder_files(path: Place) -> list[Place]:
                 f"{path} lacks its {MANIFEST}, which lists its files; rerun the command that writes the "
                 "folder, which restores it, or copy it again"
             )
-        paths = [file for file in inside(path / "data") if file.name.endswith(".parquet")]
-    files = sorted(paths, key=lambda file: file.name)
+        files = parquet_files(path / "data")
     lost = {name for name in listed if name.startswith("data/")} - {f"data/{file.name}" for file in files}
     if lost:
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
@@ -184,7 +183,7 @@ def folder_files(path: Place) -> list[Place]:
                 f"{path} was written by save_to_disk of datasets; write a file with to_parquet instead, e.g. "
                 f"load_from_disk({str(path)!r}).to_parquet('rows.parquet'), of a DatasetDict for each split"
             )
-        if path.name == "data" and any(file.name.endswith(".parquet") for file in inside(path)):
+        if path.name == "data" and parquet_files(path):
             raise InputError(f"{path} is a part of a dataset folder; give the whole: {path.parent}")
         tables = sorted(file.name for file in inside(path) if file.name.endswith(_TABLES))
         example = f", such as {path / tables[0]}," if tables else ""
@@ -193,6 +192,12 @@ def folder_files(path: Place) -> list[Place]:
             f"{advice_to_chunk(path)}"
         )
     return files
+
+
+def parquet_files(folder: Place) -> list[Place]:
+    """The Parquet files in a folder, sorted by name, without hidden ones, as macOS adds to archives."""
+    files = (file for file in inside(folder) if file.name.endswith(".parquet"))
+    return sorted((file for file in files if not file.name.startswith(".")), key=lambda file: file.name)
 
 
 def advice_to_chunk(path: Place, into: str = "one") -> str:

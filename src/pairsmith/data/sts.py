@@ -19,8 +19,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pairsmith.core.errors import InputError, known_names_hint
-from pairsmith.core.paths import Place, data_suffix, inside, is_folder, place, reaching, size_of
-from pairsmith.data.files.folders import printable_name
+from pairsmith.core.paths import (
+    Place,
+    data_suffix,
+    inside,
+    is_folder,
+    place,
+    printable_name,
+    reaching,
+    size_of,
+)
 from pairsmith.data.lines import read_lines
 from pairsmith.data.readers import parse_score, read_pairs
 from pairsmith.data.schemas import GradedPair

@@ -96,6 +96,7 @@ def _quoted(
     path: Place, lines: Iterable[tuple[int, str]], *, delimiter: str
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield (number of its first line, fields) for each row; a quoted field may span several lines."""
+    name = display_name(path)
     line_numbers = [0]  # of the last line of the previous row, then of the lines of the current row
 
     def numbered_lines() -> Iterator[str]:
@@ -110,8 +111,13 @@ def _quoted(
             fields = next(reader, None)
         except csv.Error as error:
             number = line_numbers[1] if len(line_numbers) > 1 else line_numbers[0]
+            if "new-line" in str(error):
+                raise InputError(
+                    f"{name}:{number}: the row holds a carriage return outside quotation marks; end all "
+                    f"lines with a line feed (e.g. tr '\\r' '\\n' < {name} > new)"
+                ) from None
             raise InputError(
-                f"{display_name(path)}:{number}: not a valid {data_suffix(path)[1:]} row ({error}); "
+                f"{name}:{number}: not a valid {data_suffix(path)[1:]} row ({error}); "
                 'a quotation mark inside a quoted field has to be doubled ("")'
             ) from None
         if fields is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from pairsmith.core.errors import InputError
@@ -92,7 +93,8 @@ def has_tags_beside(path: Place) -> bool:
 
 def tags_beside(words: Place) -> Place:
     """The file with the tags for the words in ``NAME.words``."""
-    return words.parent / f"{display_name(words).removesuffix('.words')}.ner"
+    name = words.name if isinstance(words, Path) else display_name(words)
+    return words.parent / f"{name.removesuffix('.words')}.ner"
 
 
 def _beside(path: Place) -> _Lines:

@@ -22,9 +22,17 @@ from pairsmith.core.errors import PairsmithError, SettingsError
 from pairsmith.core.folder_kinds import json_object
 from pairsmith.core.gguf import SMOLLM2, hub_repository
 from pairsmith.core.model_names import EMBEDDED, is_hub_id
-from pairsmith.core.paths import MANIFEST, Place, exists, expanded_path, is_folder, place, size_of
+from pairsmith.core.paths import (
+    MANIFEST,
+    Place,
+    exists,
+    expanded_path,
+    is_folder,
+    place,
+    printable_name,
+    size_of,
+)
 from pairsmith.core.settings import Settings, option_name
-from pairsmith.data.files.folders import printable_name
 from pairsmith.data.sources import hub_name, is_hub_data
 from pairsmith.data.splits import split_of
 from pairsmith.runs.provenance import OTHER, SEVERAL, UNKNOWN, Attribution, Provenance, joint_licences

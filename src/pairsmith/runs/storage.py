@@ -100,7 +100,11 @@ def _hash_folder(path: Place) -> str:
 
 
 def _hash_files(files: Mapping[str, Place]) -> str:
-    hashes = zip(files, map_in_threads(hash_file, list(files.values())), strict=True)
+    def digest_of(file: Place) -> str:
+        with reaching(file, InputError):
+            return hash_file(file)
+
+    hashes = zip(files, map_in_threads(digest_of, list(files.values())), strict=True)
     lines = "".join(f"{name}\t{digest}\n" for name, digest in hashes)
     # File names may contain bytes that are not UTF-8.
     return hash_bytes(lines.encode("utf-8", "surrogatepass"))

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairsmith.core.errors import InputError, MissingExtra, StorageError
+from pairsmith.core.paths import printable_name
 from pairsmith.data.files import reading
-from pairsmith.data.files.folders import printable_name, written_by_pairsmith
+from pairsmith.data.files.folders import written_by_pairsmith
 from pairsmith.data.files.parsed import DocumentFault, Unreadable
 from pairsmith.data.files.reading import READERS, SourceDocument, source_documents
 from pairsmith.runs import hash_source
@@ -176,6 +177,13 @@ def test_parquet_files_elsewhere_are_of_an_unknown_kind(tmp_path):
     assert names(tmp_path) == ["b.txt", "more/data/x.parquet"]
     with pytest.raises(Unreadable, match="a .parquet file"):
         list(source_documents([str(tmp_path)]))[1].read()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such pipes")
+def test_a_pipe_is_named_as_one(tmp_path):
+    os.mkfifo(tmp_path / "a.txt")
+    with pytest.raises(InputError, match=r"a\.txt: pipes cannot be read, as an input is read more than once"):
+        names(tmp_path / "a.txt")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")

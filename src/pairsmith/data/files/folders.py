@@ -1,6 +1,5 @@
-"""Distinguishes folders of rows from folders of documents, and makes file names printable."""
+"""Distinguishes folders of rows from folders of documents."""
 
-import re
 from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 
@@ -11,20 +10,12 @@ from pairsmith.core.paths import (
     Place,
     display_name,
     files_below,
-    inside,
     is_folder,
     place,
+    printable_name,
     reaching,
 )
-from pairsmith.data.splits import ABOUT_DATA, split_of
-
-_BYTE = re.compile("[\udc80-\udcff]")
-
-
-def printable_name(name: str) -> str:
-    """A file name that can be encoded: bytes that are not UTF-8 are escaped, as in ``caf\\xe9.txt``."""
-    escaped = _BYTE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", name)
-    return escaped.encode("utf-8", "backslashreplace").decode()
+from pairsmith.data.splits import ABOUT_DATA, parquet_files, split_of
 
 
 def written_by_pairsmith(folder: Place) -> bool:
@@ -60,9 +51,7 @@ def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place
         for name, file in files_below(folder).items()
         if not name.startswith(".") and "/." not in name
     }
-    rows = sorted(
-        name for file in inside(folder / "data") if (name := display_name(file)).endswith(".parquet")
-    )
+    rows = [display_name(file) for file in parquet_files(folder / "data")]
     if not rows:
         if (kind := folder_kind(folder)) and (kind != A_MODEL or _has_weights(files)):
             raise InputError(f"{folder} is {kind}; give a folder of documents, or files")
@@ -72,14 +61,12 @@ def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place
     if documents := [name for name in files if _is_document(name, kinds)]:
         named = ", ".join(map(printable_name, documents[:3])) + (", …" if len(documents) > 3 else "")
         raise InputError(
-            f"{folder} holds rows (data/{printable_name(rows[0])}) and documents ({named}), and only one can "
-            "be read\n"
+            f"{folder} holds rows (data/{rows[0]}) and documents ({named}), and only one can be read\n"
             "give the documents, or the Parquet files, by their own folders or files"
         )
     if MANIFEST in files:
         raise InputError(
-            f"{folder} holds rows (data/{printable_name(rows[0])}) and a {MANIFEST} that pairsmith cannot "
-            "read\n"
+            f"{folder} holds rows (data/{rows[0]}) and a {MANIFEST} that pairsmith cannot read\n"
             "give the Parquet files themselves, or run the command again that wrote the folder"
         )
     return {}

@@ -7,9 +7,18 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from pairsmith.core.errors import InputError, PairsmithError, first_line
-from pairsmith.core.paths import Place, data_suffix, display_name, is_folder, place, reaching, size_of
+from pairsmith.core.paths import (
+    Place,
+    data_suffix,
+    display_name,
+    is_folder,
+    place,
+    printable_name,
+    reaching,
+    size_of,
+)
 from pairsmith.data.documents import read_titled
-from pairsmith.data.files.folders import documents_below, printable_name
+from pairsmith.data.files.folders import documents_below
 from pairsmith.data.files.markup import read_html, read_markdown
 from pairsmith.data.files.parsed import DocumentFault, Parsed, Section, Unreadable
 from pairsmith.data.files.pdf import read_pdf
@@ -49,9 +58,7 @@ class SourceDocument:
     @property
     def kind(self) -> str:
         """The suffix of the file's name, such as ``.pdf``; empty for a row of a table."""
-        return (
-            printable_name(PurePath(display_name(self.file)).suffix.lower()) if self.file is not None else ""
-        )
+        return PurePath(display_name(self.file)).suffix.lower() if self.file is not None else ""
 
     def read(self) -> Parsed:
         """Read the document.
@@ -145,7 +152,7 @@ def _names(sources: Sequence[str]) -> list[str]:
     """A distinct name for each source; if several have the same name, a number is appended."""
     names: list[str] = []
     for source in sources:
-        name = printable_name(source if is_hub_data(source) else display_name(place(source)) or "documents")
+        name = source if is_hub_data(source) else display_name(place(source)) or "documents"
         same = sum(other == name or other.startswith(f"{name} (") for other in names)
         names.append(f"{name} ({same + 1})" if same else name)
     return names
