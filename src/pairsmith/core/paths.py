@@ -208,24 +208,20 @@ def inside(folder: Place) -> list[Place]:
     return [folder / name for name in sorted(names)]
 
 
-def files_below(folder: Place) -> dict[str, Place]:
+def files_below(folder: Place, *, into_links: bool = False) -> dict[str, Place]:
     """All files below ``folder`` by their relative names, sorted.
+
+    Subfolders that are symbolic links are only read with ``into_links``. Even then, hidden links and links to
+    a folder that contains ``folder`` are not, and files below several names are listed once.
 
     Raises:
         StorageError: a folder cannot be read. Hidden folders without read permission are skipped instead.
     """
     if isinstance(folder, Path):
-
-        def refuse(error: OSError) -> None:
-            hidden = any(part.startswith(".") for part in Path(error.filename).relative_to(folder).parts)
-            removed = isinstance(error, FileNotFoundError | NotADirectoryError)
-            if not removed and not (hidden and isinstance(error, PermissionError)):
-                raise StorageError(f"{error.filename} cannot be read: {error.strerror}") from error
-
         files: dict[str, Place] = {
             path.relative_to(folder).as_posix(): path
-            for parent, _, names in os.walk(folder, onerror=refuse)
-            for path in map(Path(parent).joinpath, names)
+            for parent, names in _walked(folder, into_links=into_links)
+            for path in map(parent.joinpath, names)
             if path.is_file()
         }
         return dict(sorted(files.items()))
@@ -237,6 +233,36 @@ def files_below(folder: Place) -> dict[str, Place]:
     start = len(folder.path.rstrip("/")) + 1
     names = sorted(str(path)[start:] for path in paths if not _same(path, folder.path))
     return {name: folder / name for name in names if name and not name.endswith("/")}
+
+
+def _walked(folder: Path, *, into_links: bool) -> Iterator[tuple[Path, list[str]]]:
+    """Each folder below ``folder``, and itself, with the names of its files; see ``files_below``."""
+
+    def is_hidden(path: Path) -> bool:
+        return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+    def refuse(error: OSError) -> None:
+        removed = isinstance(error, FileNotFoundError | NotADirectoryError)
+        if not removed and not (isinstance(error, PermissionError) and is_hidden(Path(error.filename))):
+            raise StorageError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+    outer = folder.resolve()
+    entered: set[Path] = set()
+    tops = [folder]
+    while tops:
+        links: list[Path] = []  # followed after all other folders, so that a file has its name without links
+        for top in tops:
+            for path, subfolders, names in os.walk(top, onerror=refuse):
+                parent = Path(path)
+                if into_links:
+                    target = parent.resolve()
+                    if target in entered or (target != outer and outer.is_relative_to(target)):
+                        subfolders.clear()
+                        continue
+                    entered.add(target)
+                    links += filter(Path.is_symlink, map(parent.joinpath, subfolders))
+                yield parent, names
+        tops = sorted(link for link in links if not is_hidden(link))
 
 
 def remove_files(files: Sequence[Place]) -> None:

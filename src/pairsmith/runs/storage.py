@@ -64,9 +64,9 @@ def hash_source(source: str | Place) -> str:
     """SHA-256 of the content of an input, which is a file, a folder or a Hub data set.
 
     The hash of a file covers its bytes; the hash of a Hub data set covers its rows. The hash of a folder
-    covers the names and bytes of its files; that of a dataset folder covers only the files in ``data/``, and
-    that of ``FOLDER:SPLIT`` only the files of the split. Hidden files are ignored. The name of the source is
-    added to ``SOURCE_NAMES``.
+    covers the names and bytes of its files, also in subfolders that are links; that of a dataset folder
+    covers only the files in ``data/``, and that of ``FOLDER:SPLIT`` only the files of the split. Hidden files
+    are ignored. The name of the source is added to ``SOURCE_NAMES``.
     """
     digest = _hash_source(source)
     SOURCE_NAMES[digest] = str(source)
@@ -94,7 +94,7 @@ def _hash_folder(path: Place) -> str:
     if written_by_pairsmith(path):
         names = {name_in(path, file): file for file in folder_files(path)}
     else:
-        names = files_below(path)
+        names = files_below(path, into_links=True)
     seen = {name: names[name] for name in sorted(names) if not name.startswith(".") and "/." not in name}
     return _hash_files(seen)
 

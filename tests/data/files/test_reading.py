@@ -179,6 +179,31 @@ def test_parquet_files_elsewhere_are_of_an_unknown_kind(tmp_path):
         list(source_documents([str(tmp_path)]))[1].read()
 
 
+def linked(folder, name, target):
+    try:
+        (folder / name).symlink_to(target, target_is_directory=True)
+    except OSError:
+        pytest.skip("links cannot be made here")
+
+
+def test_folders_that_are_links_are_read_once(tmp_path):
+    docs, other = tmp_path / "docs", tmp_path / "other"
+    for file in (docs / "z" / "a.txt", other / "b.txt", other / "sub" / "c.txt"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("Text.")
+    before = hash_source(docs)
+    for name, target in {"m": other, "n": other / "sub", "a": docs / "z", ".hidden": other}.items():
+        linked(docs, name, target)
+    linked(other, "loop", other)
+    linked(other, "back", docs)
+    linked(docs, "outer", tmp_path)
+    assert names(docs) == ["m/b.txt", "m/sub/c.txt", "z/a.txt"]
+    with_links = hash_source(docs)
+    assert with_links != before
+    (other / "b.txt").write_text("Another text.")
+    assert hash_source(docs) != with_links
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such pipes")
 def test_a_pipe_is_named_as_one(tmp_path):
     os.mkfifo(tmp_path / "a.txt")

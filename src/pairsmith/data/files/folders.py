@@ -48,7 +48,7 @@ def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place
         return {}
     files = {
         name: file
-        for name, file in files_below(folder).items()
+        for name, file in files_below(folder, into_links=True).items()
         if not name.startswith(".") and "/." not in name
     }
     rows = [display_name(file) for file in parquet_files(folder / "data")]
