@@ -1,5 +1,7 @@
 """Which split of a dataset folder is read."""
 
+import re
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -96,6 +98,18 @@ def test_a_hash_is_that_of_the_split(three, tmp_path):
 def test_a_source_is_no_output_by_its_split_either(three):
     with pytest.raises(FolderError, match="is what --seeds reads"):
         refuse_source(Run(place(three), Silent()), seeds=f"{three}:train")
+
+
+def test_an_output_within_a_source_that_is_read_as_a_whole_is_refused(tmp_path):
+    source = tmp_path / "rows"
+    folder(source, train=["a"])
+    message = re.escape(f"--out {source / 'out'} is inside --data {source}; give a folder outside of it")
+    with pytest.raises(FolderError, match=message):
+        refuse_source(Run(source / "out", Silent()), data=str(source))
+    refuse_source(Run(source / "out", Silent()), data=f"{source}:train")  # only these files are hashed
+    refuse_source(Run(tmp_path / "rows-out", Silent()), data=str(source))
+    (source / "manifest.json").write_text('{"step": "mix", "complete": true}')
+    refuse_source(Run(source / "out", Silent()), data=str(source))
 
 
 def test_the_card_names_the_sources_of_the_folder(three, tmp_path):

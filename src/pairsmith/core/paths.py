@@ -117,6 +117,16 @@ def same_place(first: Place, second: Place) -> bool:
         return False
 
 
+def is_inside(path: Place, folder: Place) -> bool:
+    """Whether ``path`` is ``folder``, or in it or one of its subfolders; neither needs to exist."""
+    if isinstance(path, Path) and isinstance(folder, Path):
+        try:
+            return path.resolve().is_relative_to(folder.resolve())
+        except (OSError, RuntimeError, ValueError):  # not a valid path, e.g. a link to itself
+            return False
+    return f"{path}/".startswith(f"{str(folder).rstrip('/')}/")
+
+
 @contextmanager
 def reaching(where: Place, error: type[PairsmithError]) -> Iterator[None]:
     """A context in which ``where`` is accessed; exceptions are converted to ``error``, which says why.

@@ -17,12 +17,15 @@ from pairsmith.core.paths import (
     MANIFEST_COPY,
     Place,
     inside,
+    is_folder,
+    is_inside,
     place,
     reaching,
     same_place,
     size_of,
 )
 from pairsmith.core.progress import Progress
+from pairsmith.core.settings import option_name
 from pairsmith.data.splits import split_of
 from pairsmith.runs import lock
 from pairsmith.runs.identity import Identity, differences
@@ -167,10 +170,23 @@ def refuse_other_work(
 
 
 def refuse_source(run: Run, **sources: str) -> None:
-    """Refuse to overwrite a step's sources; ``sources`` maps an option's name to its value."""
+    """Refuse to write over a step's sources, or into a folder of which a source reads all files.
+
+    In such a folder, the step's own files would change the source, so that the step could not be continued.
+    It is a folder that is neither a model nor written by pairsmith. ``sources`` maps an option's name to its
+    value.
+    """
     for option, source in sources.items():
-        if same_place(place(split_of(source)[0]), run.out):
+        name, split = split_of(source)
+        folder = place(name)
+        if same_place(folder, run.out):
             raise FolderError(f"--out {run.out} is what --{option} reads; give another folder as --out")
+        with reaching(folder, FolderError):
+            all_is_read = not split and is_inside(run.out, folder) and is_folder(folder)
+            if all_is_read and not folder_kind(folder):
+                raise FolderError(
+                    f"--out {run.out} is inside {option_name(option)} {source}; give a folder outside of it"
+                )
 
 
 def _read(out: Place, record: str, read: Callable[[Place], M]) -> M | None:

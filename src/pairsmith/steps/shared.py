@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Protocol, TypedDict, TypeVar
 
 import pyarrow as pa
 
 from pairsmith.core.errors import FolderError, InputError, ModelError, SettingsError, UserError
 from pairsmith.core.model_names import DtypeName
-from pairsmith.core.paths import is_folder, place
+from pairsmith.core.paths import is_folder, is_inside, place
 from pairsmith.core.settings import Settings, option_name
 from pairsmith.data.readers import NAME_TEXTS
 from pairsmith.data.schemas import ANSWERS
@@ -50,12 +49,7 @@ def refuse_inside(run: Run, **sources: SourceNames) -> None:
     """
     for option, value in sources.items():
         for source in _as_list(value):
-            folder = place(source)
-            if isinstance(folder, Path) and isinstance(run.out, Path):
-                within = run.out.resolve().is_relative_to(folder.resolve())
-            else:
-                within = str(run.out).startswith(f"{str(folder).rstrip('/')}/")
-            if within and is_folder(folder):
+            if is_inside(run.out, place(source)) and is_folder(place(source)):
                 raise FolderError(
                     f"--out {run.out} is inside {option_name(option)} {source}; give a folder outside of it"
                 )

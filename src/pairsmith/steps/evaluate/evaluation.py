@@ -82,7 +82,7 @@ class Evaluation(Generic[S, D]):
         read = cache(partial(self.read, settings))
         inputs = self.hashes(settings, read)
         models = {"model": self.revision(getattr(settings, "model", ""))}
-        refuse_sources(run, against=getattr(settings, AGAINST, None))
+        refuse_sources(run, data=getattr(settings, "data", None), against=getattr(settings, AGAINST, None))
         earlier = self.paired.open(self.name, settings, read)
         return evaluate_once(
             run,

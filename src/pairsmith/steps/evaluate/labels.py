@@ -29,6 +29,7 @@ from pairsmith.runs import Run, hash_source, resolve_dtype
 from pairsmith.runs.identity import Identity
 from pairsmith.steps.evaluate.results import Evaluated, evaluate_once
 from pairsmith.steps.evaluate.settings import EvaluateLabelsSettings
+from pairsmith.steps.shared import refuse_sources
 
 
 def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any]:
@@ -40,6 +41,7 @@ def evaluate_labels(settings: EvaluateLabelsSettings, run: Run) -> dict[str, Any
     of the highest and the lowest label (``gap`` and ``gap_ci``).
     """
     settings = resolve_dtype(settings, run)
+    refuse_sources(run, data=settings.data)
     inputs, models = {"data": hash_source(settings.data)}, {"model": model_revision(settings.model)}
     identity = Identity.of("evaluate labels", settings.deciding(), inputs, models)
     return evaluate_once(
