@@ -4,7 +4,6 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pyarrow as pa
@@ -14,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.folders import write_folder
 
-from pairsmith.core.errors import InputError, StorageError
+from pairsmith.core.errors import StorageError
 from pairsmith.core.paths import inside
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR, ScoredPair, from_table, to_table
 from pairsmith.data.sources import open_source
-from pairsmith.runs import FolderWriter, Run, hash_file, hash_source, storage, write_json
+from pairsmith.runs import FolderWriter, Run, storage, write_json
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.log import log, recent_events
 from pairsmith.runs.storage import make_folder, write_atomic
@@ -204,57 +203,6 @@ class TestAtomic:
     def test_json_is_readable_and_ends_in_a_newline(self, tmp_path):
         write_json(tmp_path / "a.json", {"b": "ä", "a": 1})
         assert (tmp_path / "a.json").read_text(encoding="utf-8") == '{\n  "b": "ä",\n  "a": 1\n}\n'
-
-
-class TestHashes:
-    def test_a_file(self, tmp_path):
-        (tmp_path / "a").write_bytes(b"abc")
-        assert hash_file(tmp_path / "a") == hash_source(str(tmp_path / "a")) == ABC
-
-    def test_a_folder_by_names_and_contents(self, tmp_path):
-        (tmp_path / "m" / "sub").mkdir(parents=True)
-        (tmp_path / "m" / "sub" / "a").write_bytes(b"abc")
-        first = hash_source(tmp_path / "m")
-        assert first == storage.hash_bytes(f"sub/a\t{ABC}\n".encode())
-        (tmp_path / "m" / ".cache").write_text("x")
-        assert hash_source(tmp_path / "m") == first
-        (tmp_path / "m" / "b").write_text("x")
-        assert hash_source(tmp_path / "m") != first
-
-    def test_a_dataset_folder_by_its_rows(self, tmp_path):
-        (tmp_path / "data").mkdir()
-        (tmp_path / "manifest.json").write_text('{"complete": true, "created": "today"}')
-        (tmp_path / "data" / "train-00000.parquet").write_bytes(b"abc")
-        first = hash_source(tmp_path)
-        (tmp_path / "manifest.json").write_text('{"complete": true, "created": "tomorrow"}')
-        (tmp_path / "README.md").write_text("x")
-        assert hash_source(tmp_path) == first
-        (tmp_path / "manifest.json").write_text('{"complete": false}')
-        with pytest.raises(InputError, match="is unfinished"):
-            hash_source(tmp_path)
-
-    def test_a_hub_data_set_by_its_rows(self, monkeypatch):
-        rows = [{"body": "a", "n": 1}]
-        stand_in = SimpleNamespace(load_dataset=lambda name, *, split, streaming: rows)
-        monkeypatch.setitem(sys.modules, "datasets", stand_in)
-        first = hash_source("org/name")
-        assert first == storage.hash_bytes(b'{"body": "a", "n": 1}\n')
-        rows.append({"body": "b", "n": 2})
-        assert hash_source("org/name") != first
-
-    def test_what_is_not_there_or_cannot_be_read(self, tmp_path, monkeypatch):
-        with pytest.raises(InputError, match=r"a\.txt does not exist"):
-            hash_source(tmp_path / "a.txt")
-        (tmp_path / "a.txt").write_text("")
-
-        def denied(path):
-            raise PermissionError(errno.EACCES, "Permission denied")
-
-        monkeypatch.setattr(storage, "hash_file", denied)
-        with pytest.raises(InputError, match=r"a\.txt cannot be read: Permission denied"):
-            hash_source(tmp_path / "a.txt")
-        with pytest.raises(InputError, match=r"a\.txt cannot be read: Permission denied"):
-            hash_source(tmp_path)
 
 
 def test_a_folder_whose_name_is_too_long_is_a_storage_error():

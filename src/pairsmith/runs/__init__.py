@@ -28,7 +28,8 @@ from pairsmith.runs.claim import Run, refuse_source
 from pairsmith.runs.folder import DatasetFolder, summary
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.manifest import Manifest, ShardEntry
-from pairsmith.runs.storage import hash_source, write_json
+from pairsmith.runs.source_hashes import hash_source
+from pairsmith.runs.storage import write_json
 from pairsmith.runs.writer import FolderWriter, Growth, ShardSpec
 
 __all__ = [

@@ -8,7 +8,8 @@ from typing import Any, Self
 from pairsmith import __version__
 from pairsmith.core.errors import redacted, redacted_values
 from pairsmith.runs.manifest import FORMAT, Manifest
-from pairsmith.runs.storage import JSON, SOURCE_NAMES, canonical_json, hash_json
+from pairsmith.runs.source_hashes import SOURCE_NAMES
+from pairsmith.runs.storage import JSON, canonical_json, hash_json
 
 _ABSENT = object()
 

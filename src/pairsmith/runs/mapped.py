@@ -16,6 +16,7 @@ from pairsmith.runs.claim import Run
 from pairsmith.runs.executors import ExecutorChoice, execute
 from pairsmith.runs.folder import DatasetFolder, summary
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.source_hashes import refuse_changed_sources
 from pairsmith.runs.work import Advance, Load, LostItem
 from pairsmith.runs.writer import FolderWriter
 
@@ -33,6 +34,8 @@ W = TypeVar("W", bound=Item)
 T = TypeVar("T")
 Records = Callable[[], Iterator[T]]
 """Returns an iterator over all records from the beginning; every call gives the same records."""
+_MOST_FILES = 100
+"""Sources of more files are checked for changes after the last shard only, as each check lists all files."""
 RowsAndRejects = tuple[pa.Table, pa.Table]
 """The rows and the rejects of a shard."""
 
@@ -130,11 +133,16 @@ def commit_each(
         where: where the work is done.
         title: label of the progress bar.
         model: name of the model that ``load`` loads, for a message; "" for none.
+
+    Raises:
+        InputError: a source has changed since it was hashed. Shards that were read before are kept.
+        WorkerError: an item made its worker exit three times.
     """
     run = writer.run
     left, done, total = shards_left(writer, shards.sizes)
     if done < total:
         say_loading(run, model)
+    from_sources = False
     with run.progress.task(title, total, shards.unit) as bar:
         bar.skip(done)
         items = shards.read(left)
@@ -146,7 +154,12 @@ def commit_each(
                     "batches if memory ran out"
                 )
             rows, rejects = outcome.result
+            from_sources = isinstance(outcome.item, RecordShard)
+            if from_sources:  # so that no shard has rows of the new content
+                refuse_changed_sources(writer.inputs.values(), _MOST_FILES)
             writer.commit(outcome.item.number, {"train": rows}, rejects)
+    if from_sources:
+        refuse_changed_sources(writer.inputs.values())
 
 
 def shards_left(writer: FolderWriter, sizes: Sequence[int]) -> tuple[list[int], int, int]:

@@ -1,4 +1,4 @@
-"""Atomic writes of files, and hashes of files, folders and JSON.
+"""Atomic writes of files, and hashes of bytes and JSON.
 
 On a disk, a file is written under a temporary name, synced, and renamed. In a store, it is written in one
 request, which an object store carries out completely or not at all. In other stores a file may be incomplete;
@@ -21,23 +21,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from upath import UPath
 
-from pairsmith.core.errors import InputError, PairsmithError, StorageError
+from pairsmith.core.errors import PairsmithError, StorageError
 from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import (
     OBJECT_STORES,
     Place,
     files_below,
-    is_folder,
-    map_in_threads,
-    name_in,
-    place,
-    reaching,
     reason,
-    size_of,
 )
-from pairsmith.data.files.folders import written_by_pairsmith
-from pairsmith.data.sources import is_hub_data, missing_source, open_source
-from pairsmith.data.splits import folder_files, split_files, split_of
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
 
@@ -54,60 +45,6 @@ slow to look up."""
 def hash_bytes(data: bytes) -> str:
     """SHA-256 of ``data`` as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
-
-
-SOURCE_NAMES: dict[str, str] = {}
-"""By hash, the names of the sources that were hashed, for messages."""
-
-
-def hash_source(source: str | Place) -> str:
-    """SHA-256 of the content of an input, which is a file, a folder or a Hub data set.
-
-    The hash of a file covers its bytes; the hash of a Hub data set covers its rows. The hash of a folder
-    covers the names and bytes of its files, also in subfolders that are links; that of a dataset folder
-    covers only the files in ``data/``, and that of ``FOLDER:SPLIT`` only the files of the split. Hidden files
-    are ignored. The name of the source is added to ``SOURCE_NAMES``.
-    """
-    digest = _hash_source(source)
-    SOURCE_NAMES[digest] = str(source)
-    return digest
-
-
-def _hash_source(source: str | Place) -> str:
-    if isinstance(source, str) and split_of(source)[1]:
-        return _hash_files({file.name: file for file in split_files(source)})
-    path = place(source)
-    with reaching(path, InputError):
-        if is_folder(path):
-            return _hash_folder(path)
-        if size_of(path) is not None:
-            return hash_file(path)
-    if not (isinstance(source, str) and is_hub_data(source)):
-        raise missing_source(path)
-    digest = hashlib.sha256()
-    for _, row in open_source(source).rows():
-        digest.update(json.dumps(row, sort_keys=True, default=str).encode() + b"\n")
-    return digest.hexdigest()
-
-
-def _hash_folder(path: Place) -> str:
-    if written_by_pairsmith(path):
-        names = {name_in(path, file): file for file in folder_files(path)}
-    else:
-        names = files_below(path, into_links=True)
-    seen = {name: names[name] for name in sorted(names) if not name.startswith(".") and "/." not in name}
-    return _hash_files(seen)
-
-
-def _hash_files(files: Mapping[str, Place]) -> str:
-    def digest_of(file: Place) -> str:
-        with reaching(file, InputError):
-            return hash_file(file)
-
-    hashes = zip(files, map_in_threads(digest_of, list(files.values())), strict=True)
-    lines = "".join(f"{name}\t{digest}\n" for name, digest in hashes)
-    # File names may contain bytes that are not UTF-8.
-    return hash_bytes(lines.encode("utf-8", "surrogatepass"))
 
 
 def canonical_json(value: JSON) -> str:

@@ -92,6 +92,7 @@ class FolderWriter:
         in_job_folder: Mapping[int, ShardEntry],
     ) -> None:
         self.run = run
+        self.inputs = manifest.inputs  # the hash of each source, by name
         self._out = run.out
         self._schema = schema
         self._manifest = manifest

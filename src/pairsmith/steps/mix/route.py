@@ -42,6 +42,7 @@ from pairsmith.runs.estimate import Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import nothing_to_do
 from pairsmith.runs.seeds import generator
+from pairsmith.runs.source_hashes import refuse_changed_sources
 from pairsmith.steps.mix.settings import MixSettings
 from pairsmith.steps.planning import read_first
 from pairsmith.steps.shared import hashes, refuse_sources
@@ -73,6 +74,7 @@ def mix(settings: MixSettings, run: Run) -> DatasetFolder:
     if writer.finished:
         return nothing_to_do(writer)
     rows = {names[source]: list(source_kind.read(splits[source])) for source, source_kind in kinds.items()}
+    refuse_changed_sources(writer.inputs.values())
     mixture = mixed(rows, kind, settings, {names[source]: origins(source) for source in kinds})
     writer.commit_all(
         {"train": pa.Table.from_pylist(mixture.rows, schema)}, to_table(mixture.rejects, REJECT)
