@@ -2,14 +2,16 @@
 
 import errno
 import json
+import os
 import threading
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from pairsmith.core.errors import BusyError, FolderError
+from pairsmith.core.errors import BusyError, FolderError, StorageError
 from pairsmith.runs import journal, lease, lock
 from pairsmith.runs.journal import Journal
 from pairsmith.runs.lease import LEASE
@@ -47,6 +49,25 @@ def test_one_process_writes_and_leaves_no_lease(out, work):
     assert sorted(path.name for path in out.iterdir()) == [
         "README.md", "data", "journal", "log.jsonl", "manifest.json", "rejects",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_finished_folder_may_be_read_only(out, work, monkeypatch, number):
+    writer = work.start(out)
+    work.commit(writer, 0)
+    writer.finish(work.card)
+    left = out / "data" / ".pairsmith-1-a-b.tmp"
+    left.touch()
+    monkeypatch.setattr(lease.Lease, "_create", Mock(side_effect=OSError(number, os.strerror(number))))
+    unlink = Mock(side_effect=OSError(number, os.strerror(number)))
+    monkeypatch.setattr(Path, "unlink", unlink)
+    again = work.start(out)
+    assert again.finished
+    assert again.folder().rows == 3
+    assert unlink.called
+    for changes in ({"fresh": True}, {"settings": {"decay": 1.0}}):
+        with pytest.raises(StorageError, match=f"cannot be read: {os.strerror(number)}"):
+            work.start(out, **changes)
 
 
 def test_a_process_of_another_machine_keeps_this_one_out(out, work, clock):

@@ -4,6 +4,7 @@ Every step writes a record of its identity into its folder (``manifest.json``, `
 ``results.json`` or another file name of its own), so that no step overwrites the work of another.
 """
 
+import errno
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -106,7 +107,8 @@ def claim(
 ) -> M | None:
     """Create ``run.out``, lock it, and return the record that an earlier run of the same work left there.
 
-    ``lock.release`` unlocks the folder.
+    ``lock.release`` unlocks the folder. A folder that cannot be written to is not locked if the work in it is
+    finished.
 
     Args:
         run: where to write; with ``fresh``, the record may be of other work of the same step.
@@ -125,7 +127,15 @@ def claim(
     refuse_foreign(run.out, record)
     with storage_errors(run.out):
         make_folder(run.out)
-    lock.acquire(run.out, run.progress.say)
+    try:
+        lock.acquire(run.out, run.progress.say)
+    except StorageError as error:
+        if not _is_read_only(error) or run.fresh:
+            raise
+        finished = _read(run.out, record, read)
+        if finished is None or not finished.has_finished(identity.fingerprint):
+            raise
+        return finished  # nothing needs to be written
     try:
         earlier = _read(run.out, record, read)
         if earlier is not None and not run.fresh:
@@ -139,6 +149,12 @@ def claim(
         lock.release(run.out)
         raise
     return earlier
+
+
+def _is_read_only(error: StorageError) -> bool:
+    """Whether the cause of the error is a read-only file system, or a missing permission to write."""
+    cause = error.__cause__
+    return isinstance(cause, PermissionError) or getattr(cause, "errno", None) == errno.EROFS
 
 
 def refuse_other_work(

@@ -9,6 +9,7 @@ another fingerprint is refused with a message that lists the differences, unless
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from pairsmith import __version__
-from pairsmith.core.errors import FolderError, SettingsError, redacted
+from pairsmith.core.errors import FolderError, SettingsError, StorageError, redacted
 from pairsmith.core.paths import MANIFEST, Place, size_of
 from pairsmith.data.schemas import REJECT
 from pairsmith.runs import lock
@@ -166,7 +167,8 @@ class FolderWriter:
             journal, entries, finished_manifest = intact_work(run, manifest, earlier)
             if finished_manifest:
                 writer = cls(run, schema, finished_manifest, entries, journal, in_job_folder)
-                remove_unlisted_files(run.out, entries.values())
+                with suppress(StorageError):  # the folder may be read-only
+                    remove_unlisted_files(run.out, entries.values())
             else:
                 writer = cls(run, schema, manifest, entries, journal, in_job_folder)
                 # Shares are refused before the folder is changed.
@@ -293,10 +295,8 @@ class FolderWriter:
         The folder of a rank of an array job has only a part of the shards, so it gets no card and is not
         marked as complete.
         """
-        if self.run.rank is not None:
+        if self.finished or self.run.rank is not None:
             lock.release(self._out)
-            return self.folder()
-        if self.finished:
             return self.folder()
         lock.check(self._out)
         shards = tuple(self._entries[number] for number in self.done)
