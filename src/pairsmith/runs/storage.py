@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,12 +22,8 @@ from upath import UPath
 
 from pairsmith.core.errors import PairsmithError, StorageError
 from pairsmith.core.model_files import hash_file
-from pairsmith.core.paths import (
-    OBJECT_STORES,
-    Place,
-    files_below,
-    reason,
-)
+from pairsmith.core.paths import OBJECT_STORES, Place, files_below, reason
+from pairsmith.runs.scratch_folder import scratch_folder
 
 JSON = None | bool | int | float | str | list["JSON"] | tuple["JSON", ...] | Mapping[str, "JSON"]
 
@@ -120,11 +115,11 @@ def create_atomic(path: Place, data: bytes) -> None:
 
 @contextmanager
 def scratch_file(folder: Place, name: str) -> Iterator[Path]:
-    """A path for a file that is removed afterwards; it is in ``folder``, or a temporary folder for a store.
+    """A path for a file that is removed afterwards; it is in ``folder``, or on this machine for a store.
 
     If the process is killed, or on Windows if the file is still mapped, the next run removes the file.
     """
-    parent = folder if isinstance(folder, Path) else Path(tempfile.gettempdir())
+    parent = folder if isinstance(folder, Path) else scratch_folder()
     path = parent / f"{_TEMPORARY}{os.getpid()}-{_PROCESS}-{name}.tmp"
     try:
         yield path
