@@ -16,7 +16,7 @@ from tests.tiny_bart import make_asker
 
 import pairsmith
 from pairsmith.core.errors import SettingsError
-from pairsmith.core.progress import Progress
+from pairsmith.core.progress import Progress, Silent
 from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.schemas import GradedPair, LabelledText, ScoredPair
 from pairsmith.data.tagged import TaggedSentence
@@ -348,6 +348,31 @@ def test_importing_the_package_imports_no_large_library():
     code = "import sys, pairsmith; print([m for m in ('torch', 'numpy', 'pyarrow', 'pydantic') if m in sys.modules])"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout.strip() == "[]"
+
+
+def test_what_a_function_imports_when_it_is_called_is_imported_with_its_name():
+    code = (
+        "import sys, pairsmith; "
+        "pairsmith.load_question_generator; print('transformers.modeling_utils' in sys.modules); "
+        "pairsmith.distil; print('pairsmith.methods.quip.student' in sys.modules)"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["True", "True"]
+
+
+def test_the_traceback_of_a_stopped_recipe_says_how_to_go_on(tmp_path):
+    class Stopping(Silent):
+        def say(self, text):
+            raise KeyboardInterrupt
+
+    (tmp_path / "in.txt").write_text("A dog runs.\n")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("name: r\nsteps:\n  - {name: parts, step: chunk, settings: {documents: [./in.txt]}}\n")
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        pairsmith.run_recipe(recipe, tmp_path / "out", progress=Stopping())
+    (note,) = stopped.value.__notes__
+    assert note == "finished parts are kept; the same call of run_recipe continues the recipe"
+    assert pairsmith.run_recipe(recipe, tmp_path / "out").keys() == {"seconds"}
 
 
 def test_a_script_without_a_guard_is_told_of_it_by_its_workers(tmp_path):

@@ -102,8 +102,16 @@ _HOMES = {
 }
 
 
-_LOADERS = {"load_language_model", "load_reader", "load_student", "load_summarizer", "load_tagger"}
-"""Functions that import transformers when they are called."""
+# The modules that functions import when they are called, and that take seconds to import.
+_IMPORTED_WHEN_CALLED = {
+    "distil": "pairsmith.methods.quip.student",
+    "load_language_model": "transformers.modeling_utils",
+    "load_question_generator": "transformers.modeling_utils",
+    "load_reader": "transformers.modeling_utils",
+    "load_student": "transformers.modeling_utils",
+    "load_summarizer": "transformers.modeling_utils",
+    "load_tagger": "transformers.modeling_utils",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -115,7 +123,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'pairsmith' has no attribute {name!r}")
     module, attribute = _HOMES[name]
-    needed = {module, "transformers.modeling_utils"} if name in _LOADERS else {module}
+    needed = {module, _IMPORTED_WHEN_CALLED.get(name, module)}
     if not needed <= sys.modules.keys():
         from pairsmith.core.stop_signals import stop_signals
 

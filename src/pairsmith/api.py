@@ -358,6 +358,8 @@ def run_recipe(
 ) -> dict[str, Any]:
     """Run a recipe's steps in order; steps that an earlier call has finished are not run again.
 
+    A call that is stopped, as by Ctrl-C, keeps its finished parts, and the same call continues the recipe.
+
     Args:
         recipe: the name of a built-in recipe, or the path of a YAML file.
         out: the folder to write to; each step gets a folder in it.
@@ -385,7 +387,11 @@ def run_recipe(
     overrides = checked_texts(overrides, "overrides")
     with errors_in_other_words({"set": "overrides", "seed": "seed", "out": "out"}):
         planned = load_recipe(find_recipe(str(recipe)), seed=seed, overrides=overrides)
-        return run_planned(planned, place(str(out)), progress or Silent())
+        try:
+            return run_planned(planned, place(str(out)), progress or Silent())
+        except KeyboardInterrupt as stop:
+            stop.add_note("finished parts are kept; the same call of run_recipe continues the recipe")
+            raise
 
 
 def _check_labels(rows: Sequence[GeneratedRow], task: TaskSpec) -> None:

@@ -153,9 +153,19 @@ def test_paths_are_beside_the_recipe_and_references_in_the_run(recipe, steps, tm
 
 @pytest.mark.parametrize("name", ["sts", "org/data", "glove:words.txt"])
 def test_a_name_is_no_path_even_where_a_folder_beside_the_recipe_has_it(recipe, steps, tmp_path, name):
-    path = recipe(RECIPE.replace("org/data", name))
+    path = recipe(RECIPE.replace("seed: 3", f"note: {name}"))
     path.parent.joinpath(name).mkdir(parents=True)
-    assert load_recipe(path, steps).steps[1].settings(tmp_path).inputs == name
+    assert load_recipe(path, steps).steps[1].settings(tmp_path).note == name
+
+
+@pytest.mark.parametrize(
+    "name", ["corpus", "corpus:validation", "org/data", "run/rows/data", "s3://bucket/x"]
+)
+def test_data_may_be_a_folder_a_split_a_hub_id_or_a_url(recipe, steps, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("corpus").mkdir()
+    plan = load_recipe(recipe(RECIPE.replace("org/data", name)), steps)
+    assert plan.steps[1].settings(tmp_path).inputs == name
 
 
 def test_a_path_from_the_folder_above_the_recipes(recipe, steps, tmp_path):
@@ -348,6 +358,7 @@ def test_a_fault_in_an_override_names_the_override(recipe, steps, override, word
         ('"@rows"', '"@after"', "small.yaml:13: after.model: @after refers to no earlier step; did you mean 'other'? known: other, rows"),
         ("inputs: org/data", "inputs: ''\n      note: '@after'", "small.yaml:9: other.note: @after refers to no earlier step; known: rows"),
         ("inputs: org/data", "inputs: no.txt", "small.yaml:8: other.inputs: there is no no.txt in the current folder (a path in the recipe's folder starts with ./); give its path with --set other.inputs=PATH"),
+        ("inputs: org/data", "inputs: corpus", "small.yaml:8: other.inputs: corpus does not exist; check the path (a path in the recipe's folder starts with ./); give its path with --set other.inputs=PATH"),
         ("inputs: org/data", "inputs: /no/data", "small.yaml:8: other.inputs: there is no /no/data; give its path with --set other.inputs=PATH"),
         ("inputs: org/data", r'inputs: "a\0b"', r"small.yaml:8: other.inputs: 'a\x00b' contains a NUL character, which no name may contain; remove it"),
         ("after/graded.all", "after", "small.yaml:17: results.figure: expected `step/key.key`, `step:rows` or `step:rejects`, not 'after'"),
@@ -456,7 +467,7 @@ def test_faults_of_several_steps_have_the_line_of_their_entry(recipe, steps, old
 
 
 def test_a_key_with_nothing_behind_it_is_an_empty_mapping(recipe, steps):
-    path = recipe("name: n\nsteps:\n  - {name: a, step: measure, settings: {data: d}}\nresults:\n")
+    path = recipe("name: n\nsteps:\n  - {name: a, step: measure, settings: {data: org/d}}\nresults:\n")
     assert load_recipe(path, steps).results == {}
     fault = "small.yaml:3: a.data: missing; it has no default, so add it"
     assert faults(recipe("name: n\nsteps:\n  - {name: a, step: measure, settings: }\n"), steps) == [fault]

@@ -388,6 +388,13 @@ def test_the_columns_of_a_query_go_on_to_each_of_its_documents(rows):
     assert third.others == kept
 
 
+def test_the_ids_of_a_querys_documents_are_those_of_no_other_query(rows):
+    found = [{"id": f"c{rank}", "text": PASSAGE} for rank in (1, 2)]
+    data = rows(*({"query": "Where?", "id": name, "documents": found} for name in ("17", 18, "17-2")))
+    ids = [row.id for row in read_question_rows(str(data))]
+    assert ids == ["17", "17-2-2", "18", "18-2", "17-2", "17-2-2-2"]
+
+
 def test_questions_without_passages_are_told_where_to_find_some(rows):
     data = rows({"Question": "Where?", "urgent": "yes"})
     message = "no column 'context', .*; pairsmith search --json finds passages; it has: Question, urgent$"

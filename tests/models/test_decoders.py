@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.conftest import make_llama
-from tokenizers import processors
-from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+from tokenizers import Tokenizer, models, processors
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedTokenizerFast
 
 from pairsmith.core.errors import ModelError
 from pairsmith.methods.mining import crossencoder
@@ -57,6 +57,13 @@ def test_a_line_break_parts_two_texts_and_stays_with_the_tokenizer(model, start,
         assert pair.sequence_ids(0) == parts
         assert marked(ASKED)["input_ids"] == [*start, *one]
         assert marked.num_special_tokens_to_add(pair=True) == len(start) + 1
+
+
+def test_a_line_break_parts_texts_of_a_tokenizer_without_latin_letters():
+    pieces = Tokenizer(models.BPE({"\n": 0, "か": 1, "き": 2}, []))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=pieces)
+    mark_pairs(tokenizer)
+    assert tokenizer("か", "き")["input_ids"] == [1, 0, 2]
 
 
 def test_tokenizers_that_mark_pairs_or_know_no_line_break_are_left_alone(tiny_bert):

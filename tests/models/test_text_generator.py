@@ -1,11 +1,14 @@
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import save_file
 from tests.tiny_bart import document, make_bart, weights
+from tokenizers import Tokenizer, models, processors
+from transformers import PreTrainedTokenizerFast
 
 from pairsmith.core.errors import ModelError
 from pairsmith.models.added_tokens import add_marker
@@ -193,6 +196,18 @@ def test_the_names_of_special_tokens_in_documents_and_summaries_are_text(bart):
         assert parts == ["A </s> b ", " c"]
     assert len(encode_targets(summarizer, [text], 5, "<mined>")[0]) == 5
     assert encode_targets(summarizer, [text], 1) == [[0, 2]]
+
+
+def test_a_tokenizer_of_another_script_may_have_no_token_for_a(summarizer):
+    pieces = Tokenizer(models.BPE({"<s>": 0, "<pad>": 1, "</s>": 2, "か": 3, "き": 4}, []))
+    pieces.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=pieces, pad_token="<pad>", eos_token="</s>")
+    of_kana = replace(summarizer, tokenizer=tokenizer)
+    assert encode_inputs(of_kana, ["b", "かき"]) == [[0, 2], [0, 3, 4, 2]]
+    assert encode_targets(of_kana, ["き"], 62) == [[0, 4, 2]]
+    assert encode_inputs(of_kana, ["b"]) == [[0, 2]]
 
 
 def test_texts_are_tokenized_all_at_once(bart, monkeypatch):

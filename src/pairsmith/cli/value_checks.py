@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 REMEDY = "; give its path"
 """How the advice about a missing path begins; the rest names the step and the setting."""
+_IN_RECIPES_FOLDER = " (a path in the recipe's folder starts with ./)"
 _FILE = re.compile(r"(\.{0,2}/|~)[^:]*|[^:]*\.(txt|tsv|csv|jsonl?|parquet|ya?ml)(\.gz)?")
 
 
@@ -31,12 +32,18 @@ def value_faults(
     read the folder of the run.
     """
     step, values = planned.step, planned.values
+    sources = SOURCE_SETTINGS & free_texts(step.settings)
     for key in (key for key in values if key not in by_option):
         remedy = f"{REMEDY} with --set {planned.name}.{key}=PATH"
-        yield from (ValidationFault((key,), text) for text in _text_faults(values[key], references, remedy))
+        texts = [*_text_faults(values[key], references, remedy)]
+        # Of other names, those with a slash may be Hub ids, or folders that an earlier step writes.
+        plain = [text for text in texts_in(values[key]) if "/" not in text]
+        if key in sources - step.checks.keys() and not texts:
+            texts = [f"{text}{_IN_RECIPES_FOLDER}{remedy}" for text in _missing(plain)]
+        yield from (ValidationFault((key,), text) for text in texts)
     for key in by_option:
         texts = [*_text_faults(values[key], references)]
-        if key in SOURCE_SETTINGS & free_texts(step.settings) and not texts:
+        if key in sources and not texts:
             texts = [*_missing(values[key])]
         yield from (ValidationFault((key,), text) for text in texts)
     errors = []
@@ -62,7 +69,7 @@ def _text_faults(value: object, references: Sequence[str], remedy: str = "") -> 
                 yield f"{text} refers to no earlier step; {earlier_names}"
         elif _FILE.fullmatch(text) and not is_url(text) and not exists(place(text)):
             location = "" if text.startswith(("/", "~")) else " in the current folder"
-            hint = " (a path in the recipe's folder starts with ./)" if location and remedy else ""
+            hint = _IN_RECIPES_FOLDER if location and remedy else ""
             yield f"there is no {text}{location}{hint}{remedy}"
 
 

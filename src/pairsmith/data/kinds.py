@@ -50,7 +50,7 @@ def has_kind(source: str) -> bool:
 
 def _columns(source: str) -> Collection[str]:
     """The names of the first row's columns."""
-    for _, row in one_question_per_row(open_source(source).rows()):
+    for _, row in one_question_per_row(open_source(source).rows):
         return row.keys()
     raise InputError(f"{source} has no rows")
 

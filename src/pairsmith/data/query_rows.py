@@ -37,23 +37,29 @@ class QueryRow:
     others: Mapping[str, str | None]
 
 
-def read_queries_to_search(source: str | Place, on_blank: Callable[[str], object]) -> list[QueryRow]:
+def read_queries_to_search(
+    source: str | Place, on_blank: Callable[[str], object], *, with_others: bool
+) -> list[QueryRow]:
     """Read queries from the first of the columns ``QUERIES_ALONE`` that exists.
 
-    Rows without a query are skipped, and ``on_blank`` is called with the location of each.
+    Rows without a query are skipped, and ``on_blank`` is called with the location of each. Without
+    ``with_others``, only the queries are read, and ``others`` is empty.
     """
     opened = open_source(source)
     queries = []
     for where, row, (name,) in with_names(opened, QUERIES_ALONE):
-        query, query_id = column_text(row, name, where), own_id(row, where)
+        query = column_text(row, name, where)
         if not query:
             on_blank(where)
             continue
-        not_others = (name, id_column(row))
-        others = {
-            key: value_as_text(value, key, where) for key, value in row.items() if key not in not_others
-        }
-        queries.append(QueryRow(query, {**({"id": query_id} if query_id else {}), **others}))
+        others: dict[str, str | None] = {}
+        if with_others:
+            others |= {"id": query_id} if (query_id := own_id(row, where)) else {}
+            not_others = (name, id_column(row))
+            others |= {
+                key: value_as_text(value, key, where) for key, value in row.items() if key not in not_others
+            }
+        queries.append(QueryRow(query, others))
     return list(at_least_one(queries, f"{opened.name} holds no queries"))
 
 

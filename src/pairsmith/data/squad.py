@@ -12,7 +12,7 @@ By default, questions without an answer are left out.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -159,7 +159,7 @@ def open_questions(source: str | Place | Source) -> Source:
     if not isinstance(source, Source):
         source = official_squad(place(source)) or open_source(source)
     opened = source
-    return Source(opened.name, lambda: one_question_per_row(opened.rows()))
+    return Source(opened.name, lambda: one_question_per_row(opened.rows))
 
 
 def open_passages(source: str) -> Source:
@@ -323,7 +323,9 @@ def _list(parent: object, key: str, where: str) -> list[Any]:
 # Rows of several questions
 
 
-def one_question_per_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[str, Columns]]:
+def one_question_per_row(
+    rows: Callable[[], Iterable[tuple[str, Columns]]],
+) -> Iterator[tuple[str, Columns]]:
     """Convert MRQA's rows, and those of ``search --json``, to rows of one question; others are unchanged.
 
     Each detected span of MRQA becomes an answer. The answers that MRQA's own script scores predictions
@@ -332,17 +334,24 @@ def one_question_per_row(rows: Iterable[tuple[str, Columns]]) -> Iterator[tuple[
     A query of ``search`` becomes a question on each of its documents, whose id is in the column ``chunk``;
     without documents it becomes one on a blank passage. Its other columns are kept, with ``original_`` before
     names that documents have. Its id is that of the question on the first document; the ids on the others end
-    with the number of the document, as in ``17-2``.
+    with the number of the document, as in ``17-2``, or in ``17-2-2`` if another query has that id.
     """
-    for where, row in rows:
+    ids = set[str]()  # those of all queries, and those of the questions so far
+    for where, row in rows():
         documents = row.get("documents")
         if "query" in row and isinstance(documents, list) and all(isinstance(d, Mapping) for d in documents):
             query_id, not_others = own_id(row, where), {"query", "documents", id_column(row)}
             others = {name: value for name, value in row.items() if name not in not_others}
+            ids = ids or {own_id(other, place_of_other) for place_of_other, other in rows()}
             for number, document in enumerate(documents or [{}], start=1):
                 columns = {"chunk" if name == "id" else name: value for name, value in document.items()}
-                ids = {"id": query_id if number == 1 else f"{query_id}-{number}"} if query_id else {}
-                columns = {**ids, "context": columns.pop("text", ""), "question": row["query"], **columns}
+                columns = {"context": columns.pop("text", ""), "question": row["query"], **columns}
+                if query_id:
+                    question_id = query_id if number == 1 else f"{query_id}-{number}"
+                    while number > 1 and question_id in ids:
+                        question_id += f"-{number}"
+                    ids.add(question_id)
+                    columns = {"id": question_id, **columns}
                 names = kept_names(others, _COLUMNS_OF_SEARCH | columns.keys())
                 yield where, {**columns, **{names[name]: value for name, value in others.items()}}
             continue

@@ -101,11 +101,14 @@ def mark_pairs(tokenizer: Any) -> None:
     """
     from tokenizers.processors import TemplateProcessing
 
-    pair, line = tokenizer("a", "b"), tokenizer("\n", add_special_tokens=False)["input_ids"]
+    line = tokenizer("\n", add_special_tokens=False)["input_ids"]
+    if not line or tokenizer.unk_token_id in line:
+        return
+    pair = tokenizer("\n", "\n")  # not letters, for which a tokenizer of another script may have no tokens
     parts, tokens = pair.sequence_ids(0), pair["input_ids"]
     in_texts = [index for index, part in enumerate(parts) if part is not None]
     begin, end = in_texts[0], in_texts[-1] + 1
-    if None in parts[begin:end] or not line or tokenizer.unk_token_id in line:
+    if None in parts[begin:end]:
         return
     pieces = {"<start>": tokens[:begin], "<line>": line, "<end>": tokens[end:]}
     present = [name for name, ids in pieces.items() if ids]

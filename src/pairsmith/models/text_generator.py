@@ -247,12 +247,17 @@ def _encode(
     other special tokens around it than an input.
     """
     tokenizer = generator.tokenizer
-    letter = tokenizer(text_target="a") if target else tokenizer("a")
-    own = [place for place, part in enumerate(letter.sequence_ids(0)) if part is not None]
-    before, after = letter["input_ids"][: own[0]], letter["input_ids"][own[-1] + 1 :]
-    room = max(0, max_length - len(before) - len(after))
     parts = [text.split(marker) if marker else [text] for text in texts]
     beginnings = [beginning(tokenizer, part, max_length) for part in chain.from_iterable(parts)]
+    for text in ("a", *beginnings):  # the tokenizer of another script may have no token for "a"
+        example = tokenizer(text_target=text) if target else tokenizer(text)
+        own = [place for place, part in enumerate(example.sequence_ids(0)) if part is not None]
+        if own:
+            break
+    ids = example["input_ids"]
+    begin, end = (own[0], own[-1] + 1) if own else (len(ids), len(ids))
+    before, after = ids[:begin], ids[end:]
+    room = max(0, max_length - len(before) - len(after))
     how = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
     # Tokenizers fail if there are no texts, and are fastest with all texts at once.
     encoded = iter(tokenizer(beginnings, **how)["input_ids"] if beginnings else [])

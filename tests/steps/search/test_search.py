@@ -277,6 +277,15 @@ def test_other_columns_of_the_queries_are_kept(corpus, tmp_path):
     assert [team for _, team in answered] == [None, None, "A", "A", None, None]
 
 
+def test_only_json_needs_the_other_columns_of_the_queries(corpus, tmp_path):
+    queries = tmp_path / "queries.jsonl"
+    queries.write_text('{"query": "horn", "note": "half of a character: \\ud83d"}\n')
+    base = ("--model", "bm25", "--corpus", corpus, "--queries", queries)
+    assert search(*base).exit_code == 0
+    result = search(*base, "--json")
+    assert (result.exit_code, "note" in result.stderr) == (2, True)
+
+
 def test_answer_reads_what_a_search_prints(corpus, tmp_path):
     found = tmp_path / "found.jsonl"
     base = ("--model", "bm25", "--corpus", corpus, "--json", "--best", 2)

@@ -82,7 +82,7 @@ def search_documents(
         sys.stdout.reconfigure(encoding="utf-8")  # the encoding of JSON, whatever the terminal's is
     queries = [QueryRow(_checked(query), {}) for query in texts]
     if settings.queries is not None:
-        queries += queries_of(settings.queries, progress.say)
+        queries += queries_of(settings.queries, progress.say, with_others=as_json)
     names = kept_names(dict.fromkeys(name for row in queries for name in row.others), _OWN_NAMES)
     if not queries and not _on_terminal():
         raise SettingsError('no query is given; add one, as in pairsmith search … "a query", or --queries')
@@ -107,17 +107,18 @@ def search_documents(
         show(batch, with_query=len(queries) > 1)
 
 
-def queries_of(source: str, say: Callable[[str], None]) -> list[QueryRow]:
+def queries_of(source: str, say: Callable[[str], None], *, with_others: bool) -> list[QueryRow]:
     """Read the queries of a file or, for ``STANDARD_INPUT``, of the lines of standard input.
 
-    Blank lines are left out, and so are rows whose query is blank, which ``say`` is told.
+    Blank lines are left out, and so are rows whose query is blank, which ``say`` is told. The other columns
+    of a file are read only ``with_others``.
 
     Raises:
         InputError: there are no queries.
     """
     if source != STANDARD_INPUT:
         blank: list[str] = []
-        rows = read_queries_to_search(in_beir(source, "queries.jsonl"), blank.append)
+        rows = read_queries_to_search(in_beir(source, "queries.jsonl"), blank.append, with_others=with_others)
         if blank:
             say(f"left out, as the query is blank: {joined_names(blank)}")
         return rows
