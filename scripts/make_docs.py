@@ -197,6 +197,7 @@ _GUIDES = {
     "evaluate-retrieval": "measuring.md#retrieval",
     "evaluate-mteb": "measuring.md",
     "mix": "mixing.md",
+    "remove": "sharing.md#removing-rows",
     "push": "sharing.md",
     "export": "mixing.md#the-forms-of-other-tools",
     "report": "report.md",

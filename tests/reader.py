@@ -163,6 +163,7 @@ def furnish(folder: Path, models: dict[str, Path]) -> None:
     sentences = (ROOT / "examples" / "sentences.txt").read_text().splitlines()[:5]
     for name in ("my-sentences.txt", "sentences.txt"):
         lines(folder / name, sentences)
+    lines(folder / "takedown.txt", sentences[:1])
     lines(folder / "corpus.txt", (ROOT / "examples" / "sentences.txt").read_text().splitlines()[5:20])
     (folder / "org" / "sentences" / "data").mkdir(parents=True)
     pq.write_table(pa.table({"text": sentences}), folder / "org" / "sentences" / "data" / "train.parquet")

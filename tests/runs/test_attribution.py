@@ -84,6 +84,34 @@ def test_licences_as_the_hub_writes_them(tmp_path, metadata, licences):
     assert bool(source.look) == (not licences)
 
 
+@pytest.mark.parametrize("file", ["rows.jsonl", "data/rows.jsonl"])
+def test_a_file_has_the_licence_and_citations_of_the_card_beside_it(tmp_path, file):
+    folder = card(tmp_path / "m", "license: CC-BY-4.0\nlanguage: en\n", f"```bibtex\n{BIBTEX}\n```")
+    path = tmp_path / "m" / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"text": "a"}\n')
+    for name in (str(path), path):
+        (source,) = sources_of(data=[name]).credits
+        assert (source.name, source.licences, source.languages) == ("rows.jsonl", ("cc-by-4.0",), ("en",))
+        assert source.citations == ("@article{x, title = {A {T}itle}, year = 2020 }",)
+    assert sources_of(data=[folder]).credits[0].name == "m"
+
+
+def test_a_readme_without_licence_and_language_is_no_card_of_the_files_beside_it(tmp_path):
+    card(tmp_path / "m", "tags: [a]\n", "# Citing this program\n\n- A program (2020)\n")
+    (tmp_path / "m" / "texts.txt").write_text("a\n")
+    (source,) = sources_of(data=[str(tmp_path / "m" / "texts.txt")]).credits
+    assert (source.licences, source.citations) == ((), ())
+    assert source.look == "the place where it is from; the file does not say"
+
+
+def test_a_file_of_a_dataset_folder_has_the_sources_of_the_folder(tmp_path):
+    written = Sources((credit("seeds.txt", "cc0-1.0"),))
+    folder = dataset_folder(tmp_path / "a", SCORED_PAIR, scored, card=Card("A", "d", sources=written))
+    file = next((folder.path / "data").iterdir())
+    assert sources_of(data=[file]).credits == written.credits
+
+
 def test_works_listed_under_a_heading(tmp_path):
     folder = card(
         tmp_path / "d", "license: mit\n", "- not this\n\n## How to cite\n\n- One (2020)\n\n## Else\n\n- x"

@@ -43,7 +43,7 @@ _SECTIONS = {
         "chunk", "queries", "filter-queries", "negatives", "train-retriever", "search",
     ),
     "Measure": ("evaluate", "compare"),
-    "Look at data, mix and share it": ("report", "audit", "mix", "export", "push", "tasks"),
+    "Look at data, mix and share it": ("report", "audit", "mix", "remove", "export", "push", "tasks"),
     "Whole runs": ("run", "plan", "status", "doctor"),
 }  # fmt: skip
 """The commands in the order of the help text, grouped by what they start from or are for."""

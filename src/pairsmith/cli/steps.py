@@ -3,12 +3,18 @@
 from pairsmith.core.model_names import check_name
 from pairsmith.steps.step import Step, StepTable
 from pairsmith.steps.table import STEPS as WITHOUT_TOOLS
-from pairsmith.tools.settings import AuditSettings, ExportSettings, PushSettings, ReportSettings
+from pairsmith.tools.settings import (
+    AuditSettings,
+    ExportSettings,
+    PushSettings,
+    RemoveSettings,
+    ReportSettings,
+)
 
 SOURCE_SETTINGS = frozenset({
     "inputs", "outputs", "data", "pairs", "seeds", "added", "validation", "train", "documents", "queries",
     "corpus", "evaluation", "chunks", "judgements", "labelled", "mined", "examples", "ids", "questions",
-    "reuse", "against",
+    "reuse", "against", "texts",
 })  # fmt: skip
 """Names of settings that name data to read.
 
@@ -18,6 +24,11 @@ of the same name is a number, or chooses from names.
 
 STEPS: StepTable = {
     **WITHOUT_TOOLS,
+    "remove": Step(
+        RemoveSettings,
+        "pairsmith.tools.remove:remove",
+        "Remove rows with certain texts or ids from a data set.",
+    ),
     "export": Step(
         ExportSettings,
         "pairsmith.tools.export.route:export",

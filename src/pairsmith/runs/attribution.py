@@ -1,8 +1,8 @@
 """The licences and citations of the models and data that a step uses, as far as they are known locally.
 
 The record of a model or data set that pairsmith made lists its sources. The licence and citations of other
-models and data sets are read from their cards (README.md, in the Hub's format); for a Hub id, from the card
-in the local cache. Nothing is downloaded.
+models and data sets are read from their cards (README.md, in the Hub's format): for a file, from the card in
+its folder; for a Hub id, from the card in the local cache. Nothing is downloaded.
 """
 
 import json
@@ -182,20 +182,42 @@ def _source(name: str | Place, role: Role) -> Sources:
     try:
         path = place(split_of(name)[0] if isinstance(name, str) and role == "data" else name)
         if is_folder(path):
-            return _folder(path, role)
-        exists = size_of(path) is not None
-    except PairsmithError:
-        exists = True  # the path cannot be reached now; its rows were read earlier, but its card is unknown
-    if not exists and (is_hub_id(text) if role == "model" else is_hub_data(text)):
+            return _folder(path, role, model_display_name(path))
+        if size_of(path) is not None:
+            return _file(path, role)
+    except PairsmithError:  # the path cannot be reached now; its rows were read earlier
+        return _without_card(name, role)
+    if is_hub_id(text) if role == "model" else is_hub_data(text):
         return _of_hub(text, role)
+    return _without_card(name, role)
+
+
+def _file(path: Place, role: Role) -> Sources:
+    """The sources of a file: those of its folder, or of the folder above if its folder is called ``data``.
+
+    A card without a licence and a language does not count, as it may be the README.md of something else. Web
+    servers are not searched for cards.
+    """
+    if not str(path).startswith(("http://", "https://")):
+        for folder in (path.parent, path.parent.parent)[: 2 if path.parent.name == "data" else 1]:
+            sources = _folder(folder, role, model_display_name(path))
+            if any(credit.licences or credit.languages for credit in sources.credits):
+                return sources
+    return _without_card(path, role)
+
+
+def _without_card(name: str | Place, role: Role) -> Sources:
     look = "the place where it is from; the file does not say"
     return Sources((Attribution(name=model_display_name(name), role=role, look=look),))
 
 
-def _folder(path: Place, role: Role) -> Sources:
-    """The sources of a folder that pairsmith made; also the folder itself if its card has another licence."""
+def _folder(path: Place, role: Role, name: str) -> Sources:
+    """The sources of a folder that pairsmith made; also ``name`` itself if its card has another licence.
+
+    ``name`` is the name of the folder, or of a file in it, in a card.
+    """
     about = next((provenance for name in _RECORDS if (provenance := _about(path / name))), None)
-    credit = _of_card(_text(path / "README.md"), model_display_name(path), role)
+    credit = _of_card(_text(path / "README.md"), name, role)
     if about is None or not about.credits:
         return Sources((credit,), about.citations if about else ())
     if not credit.licences or set(credit.licences) <= {*joint_licences(about.credits), SEVERAL}:

@@ -1,9 +1,9 @@
 """Settings of the tools, with their defaults and help texts."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from pairsmith.core.fields import Device, Dtype
 from pairsmith.core.settings import BY_CONTENT, NO_EFFECT, Listed, Settings
@@ -185,3 +185,30 @@ class PushSettings(Settings):
                 f"git allows no branch {revision!r}; give a name of letters, digits and hyphens, such as v2"
             )
         return revision
+
+
+class RemoveSettings(Settings):
+    """Write a data set without the rows that have certain texts or ids."""
+
+    data: str = Field(
+        description="Dataset folder whose rows are kept, in all splits, except those that are removed.",
+        json_schema_extra=BY_CONTENT,
+    )
+    texts: str | None = Field(
+        default=None,
+        description="Texts whose rows are removed: a file with one text per line, or another source of "
+        "texts. A row is removed if one of its columns contains such a text as whole words; case, spaces and "
+        "punctuation are ignored.",
+        json_schema_extra=BY_CONTENT,
+    )
+    ids: str | None = Field(
+        default=None,
+        description="Ids of the rows to remove: a file with one id per line, or with a column id.",
+        json_schema_extra=BY_CONTENT,
+    )
+
+    @model_validator(mode="after")
+    def _names_rows(self) -> Self:
+        if not self.texts and not self.ids:
+            raise ValueError("give texts or ids, which say what rows to remove")
+        return self

@@ -1,0 +1,112 @@
+"""Rows with certain texts or ids are removed from a data set, and all others stay as they are."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+from tests.folders import write_folder
+from tests.heard import Heard
+
+from pairsmith.core.errors import FolderError, InputError
+from pairsmith.core.progress import Silent
+from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, to_table
+from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs.estimate import Estimate
+from pairsmith.tools.remove import plan_remove, remove
+from pairsmith.tools.settings import RemoveSettings
+
+ROWS = [
+    {"id": "a", "sentence1": "Anna Kowalski runs a bakery.", "sentence2": "She bakes.", "score": 1.0},
+    {"id": "b", "sentence1": "A dog runs.", "sentence2": "The baker is anna  kowalski!", "score": 0.5},
+    {"id": "c", "sentence1": "Hanna Kowalski sings.", "sentence2": "A cat sleeps.", "score": 0.0},
+    {"id": "d", "sentence1": "A dog runs.", "sentence2": "A dog sleeps.", "score": 0.0},
+]
+TASK = {"name": "sts"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    table = pa.Table.from_pylist(ROWS, SCORED_PAIR)
+    rejects = to_table([Reject.of("e", "copy", "a copy", {"text": "Anna Kowalski"})], REJECT)
+    shards = ({"train": table[:2]}, {"train": table[2:3], "validation": table[3:]})
+    return write_folder(tmp_path / "rows", *shards, settings={"task": TASK}, rejects=rejects)
+
+
+def listed(tmp_path, *lines, name="listed.txt"):
+    (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    return str(tmp_path / name)
+
+
+def removed(tmp_path, out="out", progress=None, **settings):
+    return remove(
+        RemoveSettings(data=str(tmp_path / "rows"), **settings), Run(tmp_path / out, progress or Silent())
+    )
+
+
+def all_rows(folder):
+    return {split: folder.table(split).to_pylist() for split in folder.splits}
+
+
+def test_rows_with_a_listed_text_are_removed_and_all_others_stay(tmp_path, folder):
+    new = removed(tmp_path, texts=listed(tmp_path, "Anna KOWALSKI"))
+    assert all_rows(new) == {"train": [ROWS[2]], "validation": [ROWS[3]]}
+    assert new.manifest.settings["task"] == TASK
+
+
+def test_nothing_of_the_removed_rows_is_in_the_new_folder(tmp_path, folder):
+    new = removed(tmp_path, texts=listed(tmp_path, "anna kowalski"))
+    assert new.rejects().num_rows == 0
+    texts = [path.read_bytes().lower() for path in new.path.rglob("*") if path.is_file()]
+    assert not any(b"anna kowalski" in text.replace(b"hanna kowalski", b"") for text in texts)
+
+
+@pytest.mark.parametrize("name", ["ids.txt", "ids.jsonl"])
+def test_rows_are_removed_by_their_ids(tmp_path, folder, name):
+    ids = ["b", "d"] if name == "ids.txt" else [json.dumps({"text": "x", "id": row_id}) for row_id in "bd"]
+    new = removed(tmp_path, ids=listed(tmp_path, *ids, name=name))
+    # An empty split would not open in other tools.
+    assert all_rows(new) == {"train": [ROWS[0], ROWS[2]]}
+
+
+def test_texts_in_lists_and_in_scripts_without_spaces_are_noticed(tmp_path):
+    schema = pa.schema([("id", pa.string()), ("negatives", pa.list_(pa.string()))])
+    rows = [{"id": "a", "negatives": ["b", "王小明很高兴。"]}, {"id": "b", "negatives": ["b", None]}]
+    write_folder(tmp_path / "rows", {"train": pa.Table.from_pylist(rows, schema)})
+    assert all_rows(removed(tmp_path, texts=listed(tmp_path, "王小明"))) == {"train": rows[1:]}
+
+
+def test_what_occurs_in_no_row_is_named(tmp_path, folder):
+    heard = Heard()
+    texts = listed(tmp_path, "A dog", "Nobody", "No one", "None", "Neither")
+    removed(tmp_path, progress=heard, texts=texts)
+    assert heard.lines[:2] == [
+        "4 of 5 texts are in no row: nobody, no one, none and 1 more",
+        "of 4 rows 2 are removed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "line", "message"),
+    [("texts", "…!", "listed.txt:1: …! has no letters or digits; remove it"), ("ids", " ", "holds no ids")],
+)
+def test_a_list_without_words_or_ids_is_refused(tmp_path, folder, option, line, message):
+    with pytest.raises(InputError, match=message):
+        removed(tmp_path, **{option: listed(tmp_path, line)})
+    with pytest.raises(ValidationError, match="give texts or ids"):
+        removed(tmp_path)
+
+
+def test_the_folder_itself_cannot_be_written_to(tmp_path, folder):
+    with pytest.raises(FolderError, match="is what --data reads"):
+        removed(tmp_path, out="rows", ids=listed(tmp_path, "a"))
+    assert DatasetFolder.open(tmp_path / "rows").rows == 4
+
+
+def test_a_plan_passes_the_rows_on(tmp_path, folder):
+    settings = RemoveSettings(data=str(tmp_path / "rows"), ids="ids.txt")
+    estimate = plan_remove(settings, {})
+    assert estimate.rows == {"train": 3, "validation": 1}
+    assert estimate.sample.to_pylist() == [*ROWS[:2], ROWS[3]]
+    before = {settings.data: Estimate(1.0, rows={"train": 90}, sample=estimate.sample)}
+    assert plan_remove(settings, before).rows == {"train": 90}
