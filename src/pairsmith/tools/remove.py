@@ -51,10 +51,11 @@ def remove(settings: RemoveSettings, run: Run) -> DatasetFolder:
         return nothing_to_do(writer)
     kept: dict[str, pa.Table] = {}
     for split in folder.splits:
-        table = folder.table(split)
-        mask = [not _is_listed(row, ids, texts) for row in table.to_pylist()]
+        # Rows are read twice, as Python's objects take many times the memory of a table.
+        batches = (batch.to_pylist() for batch in folder.batches(split))
+        mask = [not _is_listed(row, ids, texts) for rows in batches for row in rows]
         if any(mask) or split == "train":  # other tools cannot open an empty split
-            kept[split] = table.filter(pa.array(mask, pa.bool_()))
+            kept[split] = folder.table(split).filter(pa.array(mask, pa.bool_()))
     removed = folder.rows - sum(map(len, kept.values()))
     writer.commit_all(kept or {"train": schema.empty_table()}, REJECT.empty_table())
     for name, counts in (("ids", ids), ("texts", texts)):
