@@ -185,4 +185,6 @@ def test_the_page_about_tagged_texts_shows_their_entities(tagger, tmp_path):
     page = (tmp_path / "page" / "report.html").read_text(encoding="utf-8")
     assert "the beach (LOC), A man (PER)" in page
     assert "Entities of each type" in page
+    assert "Most frequent entities of each type" in page
+    assert re.search("<bdi>PER</bdi>.{0,60}<bdi>A man</bdi></td><td[^>]*><bdi>2</bdi>", page)
     assert "Texts and labels" not in page

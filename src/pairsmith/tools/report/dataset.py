@@ -45,6 +45,8 @@ _BINS = 40
 """Largest number of columns of a histogram."""
 _WORDS = 1_000_000
 """Words are counted in the sample until there are this many."""
+_FREQUENT = 10
+"""Largest number of entities of a type that are listed."""
 _SOURCES = 20
 """Largest number of sources of a mixture that are listed."""
 _MARKUP = re.compile(
@@ -75,9 +77,7 @@ def dataset_sections(
         meanings = label_meanings(folder.manifest.settings)
         yield PageSection("Examples", list(examples(summary, settings, meanings, _ranking(folder.manifest))))
         if folder.manifest.step == "tag":
-            types = sorted(entity_types(folder).items())
-            bars = [(shown_text(name, 60), count) for name, count in types]
-            yield PageSection("Entities", [Bars(bars, "Entities of each type", " entities")])
+            yield PageSection("Entities", list(entities(folder, summary)))
         else:
             yield PageSection("Labels", list(labels(summary, warn)))
         if compared := list(similarity_by_label(summary, settings, encoder, warn)):
@@ -138,6 +138,25 @@ def labels(summary: DatasetSummary, warn: list[Finding]) -> Iterator[Block]:
     for name, values in summary.numbers.items():
         if len(values):
             yield histogram_of(values, name, f"Number of rows by the value of {name}.")
+
+
+def entities(folder: DatasetFolder, summary: DatasetSummary) -> Iterator[Block]:
+    """How many named entities of each type ``tag`` has found, and the most frequent ones in the sample."""
+    types = sorted(entity_types(folder).items())
+    bars = [(shown_text(name, 60), count) for name, count in types]
+    yield Bars(bars, "Entities of each type", " entities")
+    texts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in summary.rows:
+        for entity in row["entities"]:
+            texts[entity["type"]][entity["text"]] += 1
+    rows = [
+        (shown_text(name, 60), shown_text(text, 120), number(count))
+        for name, counts in sorted(texts.items())
+        for text, count in counts.most_common(_FREQUENT)
+    ]
+    if rows:
+        head = ["type", "entity", f"times in {counted(len(summary.rows), 'rows')}"]
+        yield Table(head, rows, texts=2, title="Most frequent entities of each type")
 
 
 def lengths(summary: DatasetSummary) -> Iterator[Block]:
