@@ -100,6 +100,22 @@ def test_nothing_is_encoded_again_for_them_and_a_stopped_run_gives_the_same_byte
     assert files[0] == files[1]
 
 
+def test_a_corpus_that_changes_before_it_is_read_again_is_told(world, monkeypatch):
+    tmp, settings = world
+    encode_corpus = route.encode_corpus
+
+    def then_changed(corpus, *others):
+        folder, source = encode_corpus(corpus, *others), Path(corpus.sources[0])
+        source.write_text(source.read_text().replace("guitar", "sitar"))
+        return folder
+
+    monkeypatch.setattr(route, "encode_corpus", then_changed)
+    with pytest.raises(
+        InputError, match=r"asked\.jsonl has changed while it was read; finished work is kept"
+    ):
+        mine(settings("pairs", **KEPT), Run(tmp / "out", Silent()))
+
+
 def test_pairs_below_the_threshold_and_filtered_ones_keep_them_and_the_card_names_them(world):
     tmp, settings = world
     folder = mine(settings("pairs", threshold=1.0, **KEPT), Run(tmp / "out", Silent()))

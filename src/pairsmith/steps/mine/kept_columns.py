@@ -16,6 +16,7 @@ from pairsmith.data.schemas import MINED_ANSWER
 from pairsmith.data.text import count_words, windows
 from pairsmith.methods.mining.units import sentences_of
 from pairsmith.runs.mapped import record_shards
+from pairsmith.runs.source_hashes import refuse_changed_sources
 from pairsmith.steps.corpora.corpus import Corpus
 from pairsmith.steps.corpora.encoded import ENCODED_TEXTS, Encoded
 from pairsmith.steps.mine.settings import MineSettings
@@ -38,6 +39,9 @@ def texts_with_columns(encoded: Encoded, corpus: Corpus, settings: MineSettings)
 
     One shard of the encoded corpus and its records are held in memory at a time. If several records of a
     shard contain a text, the columns are taken from the first of these records.
+
+    Raises:
+        InputError: a source of the corpus has changed since it was hashed.
     """
     if not corpus.keep:
         yield from encoded.texts()
@@ -46,6 +50,7 @@ def texts_with_columns(encoded: Encoded, corpus: Corpus, settings: MineSettings)
     tables = encoded.folder.shards("train", ENCODED_TEXTS.names)
     shards = record_shards(corpus.records, settings.shard_size, range(len(edges) - 1))
     for (start, stop), table, shard in zip(pairwise(edges), tables, shards, strict=True):
+        refuse_changed_sources(corpus.hashes.values())
         distinct = table.filter(pa.array(encoded.distinct[start:stop]))
         kept: dict[tuple[str, str], Mapping[str, str | None]] = {}
         for record in shard.records:
