@@ -105,7 +105,7 @@ def _moment(when: str) -> str:
 
 
 def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The names of the models and of the data that were used, from the ``about`` of a record."""
+    """The names and licences of the models and of the data that were used, from the ``about`` of a record."""
     rows = []
     for role, word in (("model", "models"), ("data", "data")):
         names = [
@@ -117,6 +117,16 @@ def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
             rows.append(
                 (word.removesuffix("s") if len(names) == 1 else word, ", ".join(dict.fromkeys(names)))
             )
+    licences = {
+        shown_text(model_display_name(str(credit.get("name", ""))), 100): shown_text(
+            ", ".join(map(str, credit.get("licences") or ["unknown"])), 100
+        )
+        for credit in about.get("credits", ())
+        if isinstance(credit, Mapping)
+    }
+    if licences:
+        shown = "; ".join(f"{name}: {licence}" for name, licence in licences.items())
+        rows.append(("licences, as far as they are known", shown))
     return rows
 
 
