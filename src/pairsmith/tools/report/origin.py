@@ -1,13 +1,13 @@
 """What the page says in words about a dataset folder: its lead, the verdict, and how the rows were made."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pairsmith.core.errors import counted
 from pairsmith.core.progress import clock
 from pairsmith.runs import DatasetFolder, model_display_name
-from pairsmith.runs.log import recent_events
+from pairsmith.runs.log import working_seconds
 from pairsmith.tools.meanings import labels_of_task
 from pairsmith.tools.report.parts import Facts, Finding, shown_text
 from pairsmith.tools.report.rows import PAIRS, shown_label
@@ -131,20 +131,5 @@ def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def seconds(folder: DatasetFolder) -> float:
-    """How many seconds the step worked, by its log: from each start to the last shard finished after it.
-
-    Only the last megabyte of the log counts (``recent_events``), without events of a run that ``--fresh`` has
-    replaced.
-    """
-    total, mark = timedelta(), None
-    created = folder.manifest.created
-    begun = datetime.fromisoformat(created).astimezone(UTC) if created else None
-    for event in recent_events(folder.path):
-        when = datetime.fromisoformat(event["time"]).astimezone(UTC)
-        if begun and when < begun:
-            continue
-        if event.get("event") == "start":
-            mark = when
-        elif event.get("event") == "shard" and mark:
-            total, mark = total + (when - mark), when
-    return total.total_seconds()
+    """How many seconds the step worked, by its log; the ranks of an array job are added up."""
+    return working_seconds(folder.path, folder.manifest.created)
