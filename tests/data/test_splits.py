@@ -1,6 +1,7 @@
 """Which split of a dataset folder is read."""
 
 import re
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -56,6 +57,16 @@ def test_a_split_is_named_behind_the_folder(three):
     assert texts(three) == ["t", "a", "b", "v"]
     assert splits_of(three) == {name: f"{three}:{name}" for name in ("train", "test", "validation")}
     assert splits_of(f"{three}:test") == {"test": f"{three}:test"}
+
+
+def test_the_rejected_rows_of_all_shards_can_be_named_like_a_split(three):
+    (Path(three) / "rejects").mkdir()
+    for number in (1, 0):
+        path = Path(three) / "rejects" / f"part-0000{number}.parquet"
+        pq.write_table(pa.table({"text": [f"rejected {number}"]}), path)
+    assert texts(f"{three}:rejects") == ["rejected 0", "rejected 1"]
+    assert splits_of(f"{three}:rejects") == {"rejects": f"{three}:rejects"}
+    assert "rejects" not in splits_of(three)
 
 
 def test_a_split_that_is_not_there_names_those_that_are(three):

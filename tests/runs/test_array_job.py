@@ -18,6 +18,7 @@ from pairsmith.core.paths import place
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import SCORED_PAIR
 from pairsmith.runs import DatasetFolder, FolderWriter, Identity, Run, lock
+from pairsmith.runs.log import recent_events, working_seconds
 from pairsmith.runs.manifest import read_manifest
 from pairsmith.runs.ranks import Rank, few_numbers, rank_folders
 from pairsmith.runs.status import status_lines
@@ -68,6 +69,17 @@ def test_ranks_make_the_bytes_of_one_process(world, size):
     assert files(tmp / "many") == files(tmp / "one")
     assert DatasetFolder.open(tmp / "many").manifest.counts == DatasetFolder.open(tmp / "one").manifest.counts
     assert not list((tmp / "many").glob("rank-*"))
+
+
+def test_the_times_of_the_ranks_are_in_the_log_of_the_job(world):
+    tmp, settings = world
+    for number in range(2):
+        one_rank(settings(), tmp / "out", number, 2)
+    shares = [event for event in recent_events(tmp / "out") if event["event"] == "share"]
+    assert sorted(share["rank"] for share in shares) == ["rank-0-of-2", "rank-1-of-2"]
+    assert all(share["seconds"] > 0 for share in shares)
+    created = read_manifest(tmp / "out").created
+    assert working_seconds(tmp / "out", created) == sum(share["seconds"] for share in shares)
 
 
 def test_each_rank_makes_only_its_share(world):

@@ -14,7 +14,7 @@ from pairsmith.data.schemas import MINED_PAIR
 from pairsmith.runs import Card, Growth, ShardSpec, lock
 from pairsmith.runs import log as logs
 from pairsmith.runs.journal import Journal
-from pairsmith.runs.log import log, recent_events
+from pairsmith.runs.log import log, recent_events, working_seconds
 from pairsmith.runs.manifest import ShardEntry
 from pairsmith.runs.status import status_lines, status_of
 
@@ -73,6 +73,13 @@ def test_a_run_that_was_stopped(work, out):
     status = status_of(out)
     assert (status.running, status.shards, status.planned, status.left) == (False, 1, None, None)
     assert status_lines(out)[0].startswith(f"{out}: generate, stopped · 1 shard, 3 rows")
+
+
+def test_the_last_time_of_each_rank_is_added_to_the_time_of_the_job(tmp_path):
+    shares = [("x", 5.0), ("x", 7.5), ("y", 1)]  # a rank that was continued, and one of a later job
+    shared = [at(1, "share", rank="rank-0-of-2", begun=begun, seconds=time) for begun, time in shares]
+    events(tmp_path, *shared, at(4, "start"), at(6, "shard"))
+    assert working_seconds(tmp_path, "2026-01-01T00:00:00+00:00") == 7.5 + 1 + 2
 
 
 def test_a_finished_one(done):

@@ -3,7 +3,9 @@ import os
 
 import pyarrow as pa
 import pytest
+from tests.heard import Heard
 
+from pairsmith import __version__
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress
 from pairsmith.data.schemas import SCORED_PAIR
@@ -94,6 +96,19 @@ class TestContinuing:
         assert [writer.is_done(shard) for shard in range(3)] == [True, False, True]
         assert writer.counts.rows == 6
         assert not writer.finished
+
+    def test_the_user_is_told_if_another_version_began_the_run(self, work, out):
+        work.commit(work.start(out), 0)
+        lock.release(out)
+        path, heard = out / "manifest.json", Heard()
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, "pairsmith": "0.0.9"}))
+        writer = work.start(out, progress=heard)
+        assert writer.done == (0,)
+        assert heard.lines == [
+            f"{out} was begun by pairsmith 0.0.9, and this is {__version__}: finished parts are kept, and the "
+            "others may differ from what that version would have made"
+        ]
 
     def test_a_finished_folder_stays_as_it_is(self, work, done):
         before = (done / "manifest.json").read_bytes()
@@ -293,6 +308,12 @@ class TestRefusing:
         message = refusal(done)
         assert "has format 1, but this pairsmith reads format 2; run its step (generate) again" in message
         assert message.endswith("again; give another folder as --out")
+
+    def test_a_later_format(self, refusal, done):
+        path = done / "manifest.json"
+        path.write_text(path.read_text().replace(f'"format": {FORMAT}', '"format": 99'))
+        wrote = f"pairsmith {__version__} wrote it; install that version or a later one"
+        assert f"has format 99, but this pairsmith reads format 2; {wrote}" in refusal(done)
 
     def test_a_refusal_leaves_the_folder_free(self, refusal, done):
         refusal(done, step="postprocess")

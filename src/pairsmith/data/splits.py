@@ -44,6 +44,9 @@ _SPLIT = re.compile(r"((?:train|test|validation|valid|val|dev|eval)\w*)(?:-\d+[^
 """The name of a split's file, as pairsmith or the Hub writes it: ``test-00000``, ``test-00000-of-00002``,
 possibly with a hash appended, or ``test``. Files with other names belong to the split ``train``."""
 
+_REJECTS = "rejects"
+"""The name under which the rejected rows of a folder can be read, and of their folder."""
+
 _NAMED = re.compile(r"(.+):([^\W\d]\w*)", re.DOTALL)
 
 
@@ -65,9 +68,12 @@ def split_of(source: str) -> tuple[str, str]:
 
 
 def split_files(source: str) -> list[Place]:
-    """The files of ``FOLDER:SPLIT``, in order."""
+    """The files of ``FOLDER:SPLIT``, in order; those of ``FOLDER:rejects`` have the rejected rows."""
     folder, split = split_of(source)
     by_split = _by_split(place(folder))
+    if split == _REJECTS and split not in by_split:
+        rejects = [file for file in inside(place(folder) / _REJECTS) if file.name.endswith(".parquet")]
+        by_split |= {split: sorted(rejects, key=lambda file: file.name)} if rejects else {}
     if split not in by_split:
         raise InputError(f"{folder} has no split {split!r}; {known_names_hint(split, by_split)}")
     return by_split[split]

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
+from pairsmith import __version__
 from pairsmith.core.errors import FolderError, OtherWorkError, StorageError
 from pairsmith.core.folder_kinds import folder_kind
 from pairsmith.core.paths import (
@@ -148,6 +149,11 @@ def claim(
     except FolderError:
         lock.release(run.out)
         raise
+    if earlier and not run.fresh and not earlier.complete and earlier.pairsmith != __version__:
+        run.progress.say(
+            f"{run.out} was begun by pairsmith {earlier.pairsmith}, and this is {__version__}: finished "
+            "parts are kept, and the others may differ from what that version would have made"
+        )
     return earlier
 
 

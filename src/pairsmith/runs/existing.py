@@ -35,6 +35,7 @@ from pairsmith.runs.claim import Run, refuse_foreign, refuse_other_work
 from pairsmith.runs.identity import Identity, differences
 from pairsmith.runs.journal import Journal, read_run
 from pairsmith.runs.lease import LEASE
+from pairsmith.runs.log import log, working_seconds
 from pairsmith.runs.manifest import REJECTS, SHARD_FILE, Manifest, ShardEntry, read_manifest, run_of
 from pairsmith.runs.ranks import Rank, is_rank_folder, rank_folders
 from pairsmith.runs.storage import clear_temporary, storage_errors
@@ -263,6 +264,8 @@ def copy_share(
     if entries:
         shards = "shard" if len(entries) == 1 else "shards"
         run.progress.say(f"copied {len(entries):,} {shards} from {folder}")
+        begun = rank_manifest.created  # with it, the log tells ranks of one name in several jobs apart
+        log(run.out, "share", rank=folder.name, begun=begun, seconds=working_seconds(folder, begun))
     for locked in (run.out, folder):
         lock.check(locked)  # copying may have taken long; another process may need these shards
     journal.clear()  # before the files, so that no line lists a missing file if the rank starts again

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,30 @@ def recent_events(folder: Place) -> Iterator[dict[str, Any]]:
         except (ValueError, LookupError, TypeError):
             continue
         yield event
+
+
+def working_seconds(folder: Place, created: str) -> float:
+    """How many seconds a step worked: from each start to the last shard finished after it.
+
+    The times of ranks of an array job, whose shares were copied into the folder, are added. Only the last
+    megabyte of the log counts (``recent_events``), without events of a run that ``--fresh`` has replaced.
+    ``created`` is when the folder was begun, as in its manifest.
+    """
+    total, mark = timedelta(), None
+    of_ranks: dict[tuple[Any, Any], float] = {}  # the last time of each rank, which includes its earlier ones
+    begun = datetime.fromisoformat(created).astimezone(UTC) if created else None
+    for event in recent_events(folder):
+        when = datetime.fromisoformat(event["time"]).astimezone(UTC)
+        if begun and when < begun:
+            continue
+        name = event.get("event")
+        if name == "start":
+            mark = when
+        elif name == "shard" and mark:
+            total, mark = total + (when - mark), when
+        elif name == "share" and isinstance(event.get("seconds"), int | float):
+            of_ranks[event.get("rank"), event.get("begun")] = event["seconds"]
+    return total.total_seconds() + sum(of_ranks.values())
 
 
 def _tail(folder: Place) -> bytes:

@@ -167,7 +167,9 @@ def record_in(data: bytes, kind: type[M]) -> M:
 def check_format(path: Place, manifest: Manifest) -> None:
     """Raise a ``FolderError`` if the folder ``path`` was written in another format than ``FORMAT``."""
     if manifest.format != FORMAT:
+        remedy = f"run its step ({manifest.step}) again"
+        if manifest.format > FORMAT:
+            remedy = f"pairsmith {manifest.pairsmith} wrote it; install that version or a later one"
         raise FolderError(
-            f"{path} has format {manifest.format}, but this pairsmith reads format {FORMAT}; run its step "
-            f"({manifest.step}) again"
+            f"{path} has format {manifest.format}, but this pairsmith reads format {FORMAT}; {remedy}"
         )

@@ -371,8 +371,15 @@ def test_results_hold_what_was_said(tmp_path):
     results = results_of(four("ab"), {"ann": {"0": "a", "1": "b"}, "bob": {"0": "a"}})
     assert results["labelled"] == {"ann": 2, "bob": 1}
     assert results["labels"] == {"0": "a", "1": "b"}
+    assert results["as_in_data"] == {
+        "ann": {"answers": 2, "same": 1, "share": 50.0, "share_ci": [9.45, 90.55]},
+        "bob": {"answers": 1, "same": 1, "share": 100.0, "share_ci": [20.65, 100.0]},
+    }
     table = audit_table(four("ab"), results)
-    assert table.splitlines()[:2] == ["ann: 2 of 4 rows labelled", "bob: 1 of 4 rows labelled"]
+    assert table.splitlines()[:2] == [
+        "ann: 2 of 4 rows labelled; as in the data: 1 of 2, 50.0 % [9.4, 90.5]",
+        "bob: 1 of 4 rows labelled; as in the data: 1 of 1, 100.0 % [20.6, 100.0]",
+    ]
     assert "66.7" in table
 
 

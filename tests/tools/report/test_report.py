@@ -65,6 +65,19 @@ def test_a_data_set(tmp_path):
     assert "No row was rejected." in text
 
 
+def test_the_licences_of_the_sources_are_named(tmp_path):
+    folder(tmp_path / "in", SHARDS)
+    path = tmp_path / "in" / "manifest.json"
+    record = json.loads(path.read_text())
+    record["about"]["credits"] = [
+        {"name": "news.txt", "role": "data", "licences": ["cc-by-4.0", "mit"]},
+        {"name": "org/model", "role": "model"},
+    ]
+    path.write_text(json.dumps(record))
+    text = text_of(page_of(tmp_path / "in", tmp_path / "out"))
+    assert "licences, as far as they are knownnews.txt: cc-by-4.0, mit; org/model: unknown" in text
+
+
 LONG = "the quick brown fox jumps over the lazy dog today and tomorrow"
 
 

@@ -23,6 +23,7 @@ def results_of(audit: Audit, votes: Votes) -> dict[str, Any]:
     return {
         "rows": len(audit.rows),
         "labelled": {name: len(labels) for name, labels in votes.items()},
+        "as_in_data": as_in_data(audit, votes),
         "confusion": label_confusion(audit, votes),
         "agreement": annotator_agreement(audit, votes),
         "labels": {
@@ -36,6 +37,33 @@ def majority_label(row: str, votes: Votes) -> str | None:
     counts = Counter(labels[row] for labels in votes.values() if row in labels).most_common(2)
     tie = len(counts) > 1 and counts[0][1] == counts[1][1]
     return counts[0][0] if counts and not tie else None
+
+
+def as_in_data(audit: Audit, votes: Votes) -> dict[str, dict[str, Any]]:
+    """How often each annotator gave the label that the row has in the data.
+
+    Returns:
+        for each annotator, in ``answers`` the number of labelled rows whose label in the data could be
+        chosen, and in ``same`` how many of these got this label; its ``share`` ×100 has the 95 % Wilson
+        interval ``share_ci``. Annotators without such rows are left out.
+    """
+    shares = {}
+    for name, labels in votes.items():
+        pairs = [
+            (row.label, labels[row.id])
+            for row in audit.rows
+            if row.id in labels and row.label in audit.labels
+        ]
+        if pairs:
+            same = sum(label == answer for label, answer in pairs)
+            limits = wilson(same, len(pairs))
+            shares[name] = {
+                "answers": len(pairs),
+                "same": same,
+                "share": round(100 * same / len(pairs), 2),
+                "share_ci": [round(100 * limit, 2) for limit in limits],
+            }
+    return shares
 
 
 def label_confusion(audit: Audit, votes: Votes) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from pairsmith.core.errors import counted
 from pairsmith.core.text_width import right_aligned, text_width
-from pairsmith.tools.audit.agreement import Votes
 from pairsmith.tools.audit.rows import Audit
 
 FILES = (
@@ -25,7 +24,7 @@ FILES = (
 """The files that an audit writes into its folder, each with what it contains."""
 
 
-def closing(audit: Audit, votes: Votes, results: Mapping[str, Any], out: Path) -> dict[str, Any]:
+def closing(audit: Audit, results: Mapping[str, Any], out: Path) -> dict[str, Any]:
     """What the page shows at the end.
 
     Returns:
@@ -42,7 +41,7 @@ def closing(audit: Audit, votes: Votes, results: Mapping[str, Any], out: Path) -
             shares = (results["confusion"][column]["given"][label]["share"] for column in columns)
             table.append([label, *(f"{share:.0f} %" for share in shares)])
     return {
-        "summary": [*_counts(audit, votes), *_agreement(results)],
+        "summary": [*_counts(results), *_agreement(results)],
         "caption": "How people labelled the rows with each label in the data, as shares of all answers to "
         "them",
         "table": table,
@@ -51,16 +50,14 @@ def closing(audit: Audit, votes: Votes, results: Mapping[str, Any], out: Path) -
     }
 
 
-def _counts(audit: Audit, votes: Votes) -> Sequence[str]:
+def _counts(results: Mapping[str, Any]) -> Sequence[str]:
     """For each annotator, how many rows they labelled, and how many of these as the data label them."""
     sentences = []
-    for name, labels in votes.items():
-        sentence = f"{name} labelled {len(labels)} of {counted(len(audit.rows), 'rows')}"
-        compared = [row for row in audit.rows if row.id in labels and row.label in audit.labels]
-        if compared:
-            same = sum(labels[row.id] == row.label for row in compared)
-            share = 100 * same / len(compared)
-            sentence += f"; {same} of {len(compared)} ({share:.0f} %) got the label that the data give them"
+    for name, count in results["labelled"].items():
+        sentence = f"{name} labelled {count} of {counted(results['rows'], 'rows')}"
+        if compared := results["as_in_data"].get(name):
+            share = f"{compared['same']} of {compared['answers']} ({compared['share']:.0f} %)"
+            sentence += f"; {share} got the label that the data give them"
         sentences.append(f"{sentence}.")
     return sentences or ["Nobody has labelled a row yet."]
 
@@ -82,10 +79,14 @@ def audit_table(audit: Audit, results: Mapping[str, Any]) -> str:
     """The confusion table as in Table 3, with the number of answers, and the agreement."""
     answers = list(results["confusion"])
     width = max([9, *(text_width(heading) + 2 for heading in (*audit.labels, *answers))])
-    lines = [
-        f"{name}: {count} of {counted(results['rows'], 'rows')} labelled"
-        for name, count in results["labelled"].items()
-    ]
+    lines = []
+    for name, count in results["labelled"].items():
+        line = f"{name}: {count} of {counted(results['rows'], 'rows')} labelled"
+        if compared := results["as_in_data"].get(name):
+            low, high = compared["share_ci"]
+            share = f"{compared['same']} of {compared['answers']}, {compared['share']:.1f} %"
+            line += f"; as in the data: {share} [{low:.1f}, {high:.1f}]"
+        lines.append(line)
     if answers:
         lines += ["", "share of answers ×100, by the label in the data"]
         lines.append("".join(right_aligned(heading, width) for heading in ("given", *answers)))

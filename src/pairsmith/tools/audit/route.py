@@ -74,7 +74,7 @@ def audit(settings: AuditSettings, run: Run) -> dict[str, Any]:
 
         def finish() -> dict[str, Any]:
             """Write the results, then return what the page shows at the end."""
-            return closing(drawn, answers.by_annotator(), write(), out)
+            return closing(drawn, write(), out)
 
         if not settings.finish:
             from pairsmith.tools.audit.app import serve  # imported here, as it needs an extra

@@ -1,13 +1,13 @@
 """What the page says in words about a dataset folder: its lead, the verdict, and how the rows were made."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from pairsmith.core.errors import counted
 from pairsmith.core.progress import clock
 from pairsmith.runs import DatasetFolder, model_display_name
-from pairsmith.runs.log import recent_events
+from pairsmith.runs.log import working_seconds
 from pairsmith.tools.meanings import labels_of_task
 from pairsmith.tools.report.parts import Facts, Finding, shown_text
 from pairsmith.tools.report.rows import PAIRS, shown_label
@@ -105,7 +105,7 @@ def _moment(when: str) -> str:
 
 
 def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The names of the models and of the data that were used, from the ``about`` of a record."""
+    """The names and licences of the models and of the data that were used, from the ``about`` of a record."""
     rows = []
     for role, word in (("model", "models"), ("data", "data")):
         names = [
@@ -117,24 +117,19 @@ def sources(about: Mapping[str, Any]) -> list[tuple[str, str]]:
             rows.append(
                 (word.removesuffix("s") if len(names) == 1 else word, ", ".join(dict.fromkeys(names)))
             )
+    licences = {
+        shown_text(model_display_name(str(credit.get("name", ""))), 100): shown_text(
+            ", ".join(map(str, credit.get("licences") or ["unknown"])), 100
+        )
+        for credit in about.get("credits", ())
+        if isinstance(credit, Mapping)
+    }
+    if licences:
+        shown = "; ".join(f"{name}: {licence}" for name, licence in licences.items())
+        rows.append(("licences, as far as they are known", shown))
     return rows
 
 
 def seconds(folder: DatasetFolder) -> float:
-    """How many seconds the step worked, by its log: from each start to the last shard finished after it.
-
-    Only the last megabyte of the log counts (``recent_events``), without events of a run that ``--fresh`` has
-    replaced.
-    """
-    total, mark = timedelta(), None
-    created = folder.manifest.created
-    begun = datetime.fromisoformat(created).astimezone(UTC) if created else None
-    for event in recent_events(folder.path):
-        when = datetime.fromisoformat(event["time"]).astimezone(UTC)
-        if begun and when < begun:
-            continue
-        if event.get("event") == "start":
-            mark = when
-        elif event.get("event") == "shard" and mark:
-            total, mark = total + (when - mark), when
-    return total.total_seconds()
+    """How many seconds the step worked, by its log; the ranks of an array job are added up."""
+    return working_seconds(folder.path, folder.manifest.created)
