@@ -1,40 +1,40 @@
-"""Draw what one set of seeds gives with more and more pairs, from results of mining_downstream.py.
+"""Draw what more and more pairs give, from results of mining_downstream.py.
 
-python benchmarks/plot_downstream.py JSON... --seed 2 --figure rouge1 --out FILE.svg
+python benchmarks/plot_downstream.py JSON... --figure rouge1 --out FILE.svg [--seed 2]
 
-Sizes that were measured in several runs are drawn together. It needs matplotlib.
+Sizes that were measured in several runs are drawn together, as means over the sets of seeds with their 95 %
+intervals; with ``--seed`` only those of one set. It needs matplotlib.
 """
 
 import argparse
 import json
 from pathlib import Path
 
-from mining_downstream import plot
+from mining_downstream import Seeds, means, plot
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path, nargs="+")
-    parser.add_argument("--seed", required=True)
+    parser.add_argument("--seed")
     parser.add_argument("--figure", choices=["f1", "rouge1"], required=True)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    table: dict[str, dict[str, tuple[float, float]]] = {}
-    for path in args.results:
-        table |= one_set(path, args.seed, args.figure)
-    plot(table, args.figure, args.out)
+    every = joined(args.results)
+    plot(means({args.seed: every[args.seed]} if args.seed else every), args.figure, args.out)
 
 
-def one_set(path: Path, seed: str, figure: str) -> dict[str, dict[str, tuple[float, float]]]:
-    """A figure of one set of seeds, by ``METHOD-SIZE``, without an interval."""
-    methods = json.loads(path.read_text(encoding="utf-8"))["results"]["seeds"].get(seed, {})
-    if chosen := methods.pop(CHOSEN, None):
-        methods["full"] = chosen
-    return {
-        f"{method}-{size}": {figure: (figures[figure], 0.0)}
-        for method, sizes in methods.items()
-        for size, figures in sizes.items()
-    }
+def joined(paths: list[Path]) -> Seeds:
+    """The figures of several files; those of later files replace earlier ones of the same pairs."""
+    every: Seeds = {}
+    for path in paths:
+        of_file: Seeds = json.loads(path.read_text(encoding="utf-8"))["results"]["seeds"]
+        for seed, methods in of_file.items():
+            if chosen := methods.pop(CHOSEN, None):
+                methods["full"] = chosen
+            for method, sizes in methods.items():
+                every.setdefault(seed, {}).setdefault(method, {}).update(sizes)
+    return every
 
 
 CHOSEN = "full, chosen by SmolLM2"
