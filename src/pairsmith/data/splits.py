@@ -72,8 +72,8 @@ def split_files(source: str) -> list[Place]:
     folder, split = split_of(source)
     by_split = _by_split(place(folder))
     if split == _REJECTS and split not in by_split:
-        rejects = [file for file in inside(place(folder) / _REJECTS) if file.name.endswith(".parquet")]
-        by_split |= {split: sorted(rejects, key=lambda file: file.name)} if rejects else {}
+        rejects = parquet_files(place(folder) / _REJECTS)
+        by_split |= {split: rejects} if rejects else {}
     if split not in by_split:
         raise InputError(f"{folder} has no split {split!r}; {known_names_hint(split, by_split)}")
     return by_split[split]
