@@ -49,7 +49,7 @@ def remove(settings: RemoveSettings, run: Run) -> DatasetFolder:
         batches = (batch.to_pylist() for batch in folder.batches(split))
         masks[split] = [not _is_listed(row, ids, texts) for rows in batches for row in rows]
     # A name could be guessed from a hash of the list that contains it, so the rows' numbers are hashed.
-    numbers = {split: [n for n, kept in enumerate(mask) if not kept] for split, mask in masks.items()}
+    numbers = {split: tuple(n for n, kept in enumerate(mask) if not kept) for split, mask in masks.items()}
     identity = Identity.of(
         "remove",
         {"task": manifest.settings.get("task")},
