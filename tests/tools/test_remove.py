@@ -9,11 +9,14 @@ from tests.folders import write_folder
 from tests.heard import Heard
 
 from pairsmith.cli.steps import STEPS
-from pairsmith.core.errors import FolderError, InputError, OtherWorkError
+from pairsmith.core.errors import FolderError, InputError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, to_table
 from pairsmith.runs import DatasetFolder, Run, hash_source
 from pairsmith.runs.estimate import Estimate
+from pairsmith.steps.generate.postprocess import postprocess
+from pairsmith.steps.generate.settings import PostprocessSettings
+from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.remove import plan_remove, remove
 from pairsmith.tools.settings import RemoveSettings
 
@@ -53,6 +56,18 @@ def test_rows_with_a_listed_text_are_removed_and_all_others_stay(tmp_path, folde
     new = removed(tmp_path, texts=listed(tmp_path, "Anna KOWALSKI"))
     assert all_rows(new) == {"train": [ROWS[2]], "validation": [ROWS[3]]}
     assert new.manifest.settings["task"] == TASK
+
+
+def test_scores_that_are_smoothed_keep_their_meaning_and_are_not_smoothed_again(tmp_path):
+    table = pa.Table.from_pylist(ROWS, SCORED_PAIR)
+    task = {"labels": [{"name": score, "instruction": f"Write {score}.", "kind": "x"} for score in (0, 1)]}
+    settings = {"task": task, "smoothing": 0.2, "augment": 1, "other": 3}
+    write_folder(tmp_path / "rows", {"train": table}, step="postprocess", settings=settings)
+    new = removed(tmp_path, ids=listed(tmp_path, "a"))
+    assert label_meanings(new.manifest.settings) == label_meanings(settings)
+    assert "other" not in new.manifest.settings
+    with pytest.raises(SettingsError, match="has already smoothed these scores"):
+        postprocess(PostprocessSettings(data=str(new.path)), Run(tmp_path / "again", Silent()))
 
 
 def test_nothing_of_the_removed_rows_is_in_the_new_folder(tmp_path, folder):

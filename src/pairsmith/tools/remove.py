@@ -26,6 +26,8 @@ _SAMPLE = 1_000
 """Number of rows of each split that a plan passes on to later steps."""
 _ROW_BYTES = 300
 """Approximate size of a row in bytes."""
+_ABOUT_LABELS = ("task", "smoothing", "augment")
+"""Settings of ``generate`` and ``postprocess`` that say what the labels mean, and that are kept."""
 _SHOWN = 3
 """Largest number of ids or texts without a row that a message shows."""
 
@@ -52,7 +54,7 @@ def remove(settings: RemoveSettings, run: Run) -> DatasetFolder:
     numbers = {split: tuple(n for n, kept in enumerate(mask) if not kept) for split, mask in masks.items()}
     identity = Identity.of(
         "remove",
-        {"task": manifest.settings.get("task")},
+        {"task": None} | {name: value for name, value in manifest.settings.items() if name in _ABOUT_LABELS},
         {"data": data, "removed rows": hash_json(numbers)},
         manifest.models,
     )
