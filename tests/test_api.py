@@ -21,6 +21,7 @@ from pairsmith.data.questions import GeneratedQuestion
 from pairsmith.data.schemas import GradedPair, LabelledText, ScoredPair
 from pairsmith.data.tagged import TaggedSentence
 from pairsmith.methods.dino.options import ClassifierOptions, EncoderOptions
+from pairsmith.methods.quip import generators
 from pairsmith.methods.quip.tagger_options import TaggerOptions
 from pairsmith.methods.quip.training_options import StudentOptions
 from pairsmith.models.language.scripted import ScriptedModel
@@ -353,11 +354,22 @@ def test_importing_the_package_imports_no_large_library():
 def test_what_a_function_imports_when_it_is_called_is_imported_with_its_name():
     code = (
         "import sys, pairsmith; "
-        "pairsmith.load_question_generator; print('transformers.modeling_utils' in sys.modules); "
+        "pairsmith.load_question_generator('cloze'); print('transformers.modeling_utils' in sys.modules); "
+        "pairsmith.load_reader; print('transformers.modeling_utils' in sys.modules); "
         "pairsmith.distil; print('pairsmith.methods.quip.student' in sys.modules)"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert process.stdout.split() == ["True", "True"]
+    assert process.stdout.split() == ["False", "True", "True"]
+
+
+def test_a_question_generator_imports_its_libraries_before_its_model_is_opened(monkeypatch):
+    did = []
+    monkeypatch.setattr(generators, "import_whole", lambda *names: did.extend(names))
+    monkeypatch.setattr(generators, "generator_kind", lambda model: "encoder-decoder")
+    monkeypatch.setattr(generators, "load_text_generator", lambda model, **how: did.append(model))
+    monkeypatch.setattr(generators, "SequenceGenerator", lambda *given: None)
+    pairsmith.load_question_generator("org/asker")
+    assert did == ["transformers.modeling_utils", "org/asker"]
 
 
 def test_the_traceback_of_a_stopped_recipe_says_how_to_go_on(tmp_path):

@@ -106,7 +106,6 @@ _HOMES = {
 _IMPORTED_WHEN_CALLED = {
     "distil": "pairsmith.methods.quip.student",
     "load_language_model": "transformers.modeling_utils",
-    "load_question_generator": "transformers.modeling_utils",
     "load_reader": "transformers.modeling_utils",
     "load_student": "transformers.modeling_utils",
     "load_summarizer": "transformers.modeling_utils",
@@ -115,21 +114,15 @@ _IMPORTED_WHEN_CALLED = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is asked for: the libraries behind it take seconds.
-
-    Ctrl-C and a notebook's stop button wait for the end of the import. Libraries such as torch and sympy
-    cannot be imported again after half an import, so that the program or notebook would have to be restarted.
-    """
+    """Import a public name when it is asked for: the libraries behind it take seconds (``import_whole``)."""
     if name not in _HOMES:
         raise AttributeError(f"module 'pairsmith' has no attribute {name!r}")
     module, attribute = _HOMES[name]
     needed = {module, _IMPORTED_WHEN_CALLED.get(name, module)}
     if not needed <= sys.modules.keys():
-        from pairsmith.core.stop_signals import stop_signals
+        from pairsmith.core.stop_signals import import_whole
 
-        with stop_signals(deferred=True, message="stopping when the libraries are imported"):
-            for library in sorted(needed):
-                import_module(library)
+        import_whole(*needed)
     return getattr(import_module(module), attribute)
 
 

@@ -64,6 +64,7 @@ def test_the_rejected_rows_of_all_shards_can_be_named_like_a_split(three):
     for number in (1, 0):
         path = Path(three) / "rejects" / f"part-0000{number}.parquet"
         pq.write_table(pa.table({"text": [f"rejected {number}"]}), path)
+    (Path(three) / "rejects" / "._part-00000.parquet").write_text("what macOS knows about the file")
     assert texts(f"{three}:rejects") == ["rejected 0", "rejected 1"]
     assert splits_of(f"{three}:rejects") == {"rejects": f"{three}:rejects"}
     assert "rejects" not in splits_of(three)

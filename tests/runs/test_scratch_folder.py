@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from functools import partial
 
 import pytest
 
@@ -53,3 +54,28 @@ def test_a_folder_that_was_removed_before_it_was_locked_is_made_again(temporary,
 
     monkeypatch.setattr(module.tempfile, "mkdtemp", removed_once)
     assert str(scratch_folder()) == made[1]
+
+
+def test_a_folder_that_was_removed_before_it_was_opened_is_made_again(temporary, monkeypatch):
+    make = tempfile.mkdtemp
+
+    def removed_at_once(prefix):
+        folder = make(prefix=prefix)
+        os.rmdir(folder)  # noqa: PTH106
+        monkeypatch.undo()
+        return folder
+
+    monkeypatch.setattr(module.tempfile, "mkdtemp", removed_at_once)
+    assert scratch_folder().is_dir()
+
+
+def test_only_the_process_that_made_the_folder_removes_it_when_it_ends(temporary, monkeypatch):
+    at_exit = []
+    monkeypatch.setattr(module.atexit, "register", lambda *call: at_exit.append(partial(*call)))
+    folder = scratch_folder()
+    with monkeypatch.context() as forked:
+        forked.setattr(module.os, "getpid", lambda: -1)
+        at_exit[0]()
+    assert folder.is_dir()
+    at_exit[0]()
+    assert not folder.exists()

@@ -9,10 +9,11 @@ from pairsmith import __version__
 from pairsmith.core.errors import FolderError
 from pairsmith.core.progress import Progress
 from pairsmith.data.schemas import SCORED_PAIR
-from pairsmith.runs import DatasetFolder, Growth, hash_file, lock
+from pairsmith.runs import Card, DatasetFolder, Growth, Identity, Run, hash_file, lock
 from pairsmith.runs import writer as writer_module
 from pairsmith.runs.identity import _excerpts
 from pairsmith.runs.manifest import FORMAT
+from pairsmith.tools.record import recorded
 
 
 class TestWhatIsWritten:
@@ -109,6 +110,26 @@ class TestContinuing:
             f"{out} was begun by pairsmith 0.0.9, and this is {__version__}: finished parts are kept, and the "
             "others may differ from what that version would have made"
         ]
+
+    def test_the_user_is_told_if_another_version_wrote_the_folder_that_grows(self, work, out):
+        growth, heard = Growth(frozenset({"decay"}), lambda _: True), Heard()
+        writer = work.start(out, growth=growth)
+        work.commit(writer, 0)
+        writer.finish(Card("Rows", "Rows."))
+        path = out / "manifest.json"
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, "pairsmith": "0.0.9"}))
+        work.start(out, growth=growth, progress=heard)
+        assert heard.lines == []  # nothing is written
+        work.start(out, growth=growth, progress=heard, settings={**work.settings, "decay": 200.0})
+        assert f"{out} was begun by pairsmith 0.0.9" in heard.lines[0]
+
+    def test_a_tool_whose_results_have_no_parts_says_nothing_of_versions(self, out):
+        identity, heard = Identity.of("report", {}), Heard()
+        for _ in range(2):
+            with recorded(Run(out, heard), identity, "report.json", any_work=True) as save:
+                save(pairsmith="0.0.9")
+        assert heard.lines == []
 
     def test_a_finished_folder_stays_as_it_is(self, work, done):
         before = (done / "manifest.json").read_bytes()

@@ -8,11 +8,15 @@ from pydantic import ValidationError
 from tests.folders import write_folder
 from tests.heard import Heard
 
-from pairsmith.core.errors import FolderError, InputError
+from pairsmith.cli.steps import STEPS
+from pairsmith.core.errors import FolderError, InputError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Silent
 from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, to_table
-from pairsmith.runs import DatasetFolder, Run
+from pairsmith.runs import DatasetFolder, Run, hash_source
 from pairsmith.runs.estimate import Estimate
+from pairsmith.steps.generate.postprocess import postprocess
+from pairsmith.steps.generate.settings import PostprocessSettings
+from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.remove import plan_remove, remove
 from pairsmith.tools.settings import RemoveSettings
 
@@ -54,11 +58,50 @@ def test_rows_with_a_listed_text_are_removed_and_all_others_stay(tmp_path, folde
     assert new.manifest.settings["task"] == TASK
 
 
+def test_scores_that_are_smoothed_keep_their_meaning_and_are_not_smoothed_again(tmp_path):
+    table = pa.Table.from_pylist(ROWS, SCORED_PAIR)
+    task = {"labels": [{"name": score, "instruction": f"Write {score}.", "kind": "x"} for score in (0, 1)]}
+    settings = {"task": task, "smoothing": 0.2, "augment": 1, "other": 3}
+    write_folder(tmp_path / "rows", {"train": table}, step="postprocess", settings=settings)
+    new = removed(tmp_path, ids=listed(tmp_path, "a"))
+    assert label_meanings(new.manifest.settings) == label_meanings(settings)
+    assert "other" not in new.manifest.settings
+    with pytest.raises(SettingsError, match="has already smoothed these scores"):
+        postprocess(PostprocessSettings(data=str(new.path)), Run(tmp_path / "again", Silent()))
+
+
 def test_nothing_of_the_removed_rows_is_in_the_new_folder(tmp_path, folder):
     new = removed(tmp_path, texts=listed(tmp_path, "anna kowalski"))
     assert new.rejects().num_rows == 0
     texts = [path.read_bytes().lower() for path in new.path.rglob("*") if path.is_file()]
     assert not any(b"anna kowalski" in text.replace(b"hanna kowalski", b"") for text in texts)
+
+
+def test_neither_the_lists_nor_their_names_can_be_guessed_from_the_new_folder(tmp_path, folder):
+    lists = {
+        "texts": listed(tmp_path, "anna kowalski", name="anna.txt"),
+        "ids": listed(tmp_path, "d", name="ids-of-anna.txt"),
+    }
+    settings = RemoveSettings(data=str(tmp_path / "rows"), **lists)
+    STEPS["remove"].run(settings, Run(tmp_path / "out", Silent()))
+    secrets = [*map(hash_source, lists.values()), "anna.txt", "ids-of-anna.txt"]
+    for path in (path for path in (tmp_path / "out").rglob("*") if path.is_file()):
+        assert not any(secret.encode() in path.read_bytes() for secret in secrets), path
+
+
+def test_other_lists_are_other_work_if_they_remove_other_rows(tmp_path, folder):
+    first = removed(tmp_path, texts=listed(tmp_path, "Anna Kowalski"))
+    heard = Heard()
+    assert removed(tmp_path, progress=heard, ids=listed(tmp_path, "a", "b")).rows == first.rows
+    assert heard.lines == [f"{tmp_path / 'out'} is finished already; nothing to do"]
+    with pytest.raises(OtherWorkError, match="input removed rows is another, or has changed"):
+        removed(tmp_path, ids=listed(tmp_path, "a"))
+
+
+def test_underscores_are_punctuation(tmp_path):
+    rows = [{**ROWS[3], "sentence1": "She is _Anna Kowalski_."}]
+    write_folder(tmp_path / "rows", {"train": pa.Table.from_pylist(rows, SCORED_PAIR)})
+    assert removed(tmp_path, texts=listed(tmp_path, "anna kowalski")).rows == 0
 
 
 @pytest.mark.parametrize("name", ["ids.txt", "ids.jsonl"])

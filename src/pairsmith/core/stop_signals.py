@@ -2,9 +2,11 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import FrameType
 
 
@@ -40,3 +42,15 @@ def stop_signals(deferred: bool, message: str) -> Iterator[list[int]]:
     if received:
         handlers[received[0]](received[0], None)
         raise KeyboardInterrupt  # for a handler that returns
+
+
+def import_whole(*modules: str) -> None:
+    """Import modules; Ctrl-C and a notebook's stop button wait for the end of the imports.
+
+    Libraries such as torch and sympy cannot be imported again after half an import, so that the program or
+    notebook would have to be restarted.
+    """
+    if not sys.modules.keys() >= {*modules}:
+        with stop_signals(deferred=True, message="stopping when the libraries are imported"):
+            for module in sorted(modules):
+                import_module(module)

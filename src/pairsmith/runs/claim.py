@@ -105,6 +105,8 @@ def claim(
     record: str,
     read: Callable[[Place], M],
     extends: Callable[[M], bool] = lambda _: False,
+    *,
+    in_parts: bool = True,
 ) -> M | None:
     """Create ``run.out``, lock it, and return the record that an earlier run of the same work left there.
 
@@ -118,6 +120,7 @@ def claim(
         read: reads the record from the folder; raises a ``FolderError`` if pairsmith did not write it.
         extends: called with a record of other work; returns whether the work to be done includes all of the
             other work, so that finished rows can be kept.
+        in_parts: whether finished parts of the work are kept, so that another version may have made them.
 
     Returns:
         the record, or None if the folder has none.
@@ -149,7 +152,8 @@ def claim(
     except FolderError:
         lock.release(run.out)
         raise
-    if earlier and not run.fresh and not earlier.complete and earlier.pairsmith != __version__:
+    begun = in_parts and earlier and not run.fresh and not earlier.has_finished(identity.fingerprint)
+    if earlier and begun and earlier.pairsmith != __version__:
         run.progress.say(
             f"{run.out} was begun by pairsmith {earlier.pairsmith}, and this is {__version__}: finished "
             "parts are kept, and the others may differ from what that version would have made"

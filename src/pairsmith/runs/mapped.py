@@ -34,8 +34,6 @@ W = TypeVar("W", bound=Item)
 T = TypeVar("T")
 Records = Callable[[], Iterator[T]]
 """Returns an iterator over all records from the beginning; every call gives the same records."""
-_MOST_FILES = 100
-"""Sources of more files are checked for changes after the last shard only, as each check lists all files."""
 RowsAndRejects = tuple[pa.Table, pa.Table]
 """The rows and the rejects of a shard."""
 
@@ -135,7 +133,7 @@ def commit_each(
         model: name of the model that ``load`` loads, for a message; "" for none.
 
     Raises:
-        InputError: a source has changed since it was hashed. Shards that were read before are kept.
+        InputError: a source has changed since it was hashed. Shards that were committed before are kept.
         WorkerError: an item made its worker exit three times.
     """
     run = writer.run
@@ -156,7 +154,7 @@ def commit_each(
             rows, rejects = outcome.result
             from_sources = isinstance(outcome.item, RecordShard)
             if from_sources:  # so that no shard has rows of the new content
-                refuse_changed_sources(writer.inputs.values(), _MOST_FILES)
+                refuse_changed_sources(writer.inputs.values(), few_files=True)
             writer.commit(outcome.item.number, {"train": rows}, rejects)
     if from_sources:
         refuse_changed_sources(writer.inputs.values())

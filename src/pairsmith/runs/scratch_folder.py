@@ -30,13 +30,22 @@ def scratch_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     while fcntl is not None and not _lock(folder):
         folder = Path(tempfile.mkdtemp(prefix=prefix))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove_own, folder, os.getpid())
     return folder
+
+
+def _remove_own(folder: Path, owner: int) -> None:
+    """Remove the folder of the process ``owner``; a process that was forked from it does nothing."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lock(folder: Path) -> bool:
     """Lock a folder until this process ends; False if another process removed it before it was locked."""
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
     except OSError:  # a file system without locks, on which no process removes the folder

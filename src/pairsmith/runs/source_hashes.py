@@ -23,6 +23,9 @@ from pairsmith.data.sources import is_hub_data, missing_source, open_source
 from pairsmith.data.splits import folder_files, split_files, split_of
 from pairsmith.runs.storage import hash_bytes
 
+MOST_FILES = 100
+"""Sources of more files are checked for changes after the last shard only, as each check lists all files."""
+
 SOURCE_NAMES: dict[str, str] = {}
 """By hash, the names of the sources that were hashed, for messages."""
 
@@ -47,23 +50,29 @@ def hash_source(source: str | Place) -> str:
     return digest
 
 
-def refuse_changed_sources(hashes: Iterable[str], most_files: int | None = None) -> None:
+def refuse_changed_sources(hashes: Iterable[str], *, few_files: bool = False) -> None:
     """Raise an ``InputError`` if a source that ``hash_source`` gave one of these hashes has changed since.
 
     A source whose files have other sizes or times of change is hashed again. Files in stores, Hub data sets
-    and sources that were removed are not checked; nor are sources of more than ``most_files`` files.
+    and sources that were removed are not checked; nor, with ``few_files``, are sources of more than
+    ``MOST_FILES`` files.
     """
     for digest in hashes:
         count, state = _states.get(digest, (0, ""))
-        if not count or (most_files is not None and count > most_files):
+        if not count or (few_files and count > MOST_FILES):
             continue
         source = SOURCE_NAMES[digest]
         if not exists(place(split_of(source)[0])) or _state_of(_files_of(source)) == (count, state):
             continue
         if hash_source(source) != digest:
+            remedy = (
+                "; finished work is kept: put its earlier content back and run the same command again, or"
+                if count <= MOST_FILES
+                else ", and rows may be of its new content;"
+            )
             raise InputError(
-                f"{source} has changed while it was read; finished work is kept: put its earlier content "
-                "back and run the same command again, or start over with another folder as --out or --fresh"
+                f"{source} has changed while it was read{remedy} start over with another folder as --out or "
+                "--fresh"
             )
 
 

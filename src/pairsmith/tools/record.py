@@ -18,7 +18,14 @@ def recorded(
     A folder that another tool or a step wrote is refused. A folder that the same tool wrote with other
     settings or data is refused unless ``any_work`` is set.
     """
-    claim(run, identity, name, lambda out: read_manifest(out, name, Manifest), lambda _: any_work)
+    claim(
+        run,
+        identity,
+        name,
+        lambda out: read_manifest(out, name, Manifest),
+        lambda _: any_work,
+        in_parts=False,
+    )
     try:
         yield lambda **more: write_json(run.out / name, identity.as_record() | more)
     finally:

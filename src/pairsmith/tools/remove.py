@@ -4,6 +4,7 @@ dataset folder -> rows without a listed id or text -> dataset folder with the sa
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, 
 from pairsmith.runs.estimate import FOLDER_BYTES, Before, Estimate
 from pairsmith.runs.identity import Identity
 from pairsmith.runs.mapped import finished, nothing_to_do
+from pairsmith.runs.storage import hash_json
 from pairsmith.steps.shared import refuse_sources
 from pairsmith.tools.settings import RemoveSettings
 
@@ -24,6 +26,8 @@ _SAMPLE = 1_000
 """Number of rows of each split that a plan passes on to later steps."""
 _ROW_BYTES = 300
 """Approximate size of a row in bytes."""
+_ABOUT_LABELS = ("task", "smoothing", "augment")
+"""Settings of ``generate`` and ``postprocess`` that say what the labels mean, and that are kept."""
 _SHOWN = 3
 """Largest number of ids or texts without a row that a message shows."""
 
@@ -32,30 +36,37 @@ def remove(settings: RemoveSettings, run: Run) -> DatasetFolder:
     """Write the rows of a dataset folder, except those with a listed id or text, into the run's folder.
 
     All other rows are unchanged, in the same splits and the same order. The removed rows do not become
-    rejects; and the rejects of the folder are left out, as they may contain a listed text, too.
+    rejects; and the rejects of the folder are left out, as they may contain a listed text, too. Nothing in
+    the new folder tells what the lists contain, or how their files are called.
     """
     refuse_sources(run, data=settings.data, ids=settings.ids, texts=settings.texts)
     folder = DatasetFolder.open(settings.data)
     manifest, schema = folder.manifest, folder.schema()
-    sources = {"data": settings.data, "ids": settings.ids, "texts": settings.texts}
-    identity = Identity.of(
-        "remove",
-        {"task": manifest.settings.get("task")},
-        {name: hash_source(source) for name, source in sources.items() if source},
-        manifest.models,
-    )
+    data = hash_source(settings.data)
     ids = dict.fromkeys(_read_ids(settings.ids), 0) if settings.ids else {}
     texts = dict.fromkeys(_read_texts(settings.texts), 0) if settings.texts else {}
-    writer = FolderWriter.start(run, identity, schema)
-    if writer.finished:
-        return nothing_to_do(writer)
-    kept: dict[str, pa.Table] = {}
+    masks = {}
     for split in folder.splits:
         # Rows are read twice, as Python's objects take many times the memory of a table.
         batches = (batch.to_pylist() for batch in folder.batches(split))
-        mask = [not _is_listed(row, ids, texts) for rows in batches for row in rows]
-        if any(mask) or split == "train":  # other tools cannot open an empty split
-            kept[split] = folder.table(split).filter(pa.array(mask, pa.bool_()))
+        masks[split] = [not _is_listed(row, ids, texts) for rows in batches for row in rows]
+    # A name could be guessed from a hash of the list that contains it, so the rows' numbers are hashed.
+    numbers = {split: tuple(n for n, kept in enumerate(mask) if not kept) for split, mask in masks.items()}
+    identity = Identity.of(
+        "remove",
+        {"task": None} | {name: value for name, value in manifest.settings.items() if name in _ABOUT_LABELS},
+        {"data": data, "removed rows": hash_json(numbers)},
+        manifest.models,
+    )
+    # Without options, so that the card does not show the names of the lists, which may be names of people.
+    writer = FolderWriter.start(replace(run, options=""), identity, schema)
+    if writer.finished:
+        return nothing_to_do(writer)
+    kept = {
+        split: folder.table(split).filter(pa.array(mask, pa.bool_()))
+        for split, mask in masks.items()
+        if any(mask) or split == "train"  # other tools cannot open an empty split
+    }
     removed = folder.rows - sum(map(len, kept.values()))
     writer.commit_all(kept or {"train": schema.empty_table()}, REJECT.empty_table())
     for name, counts in (("ids", ids), ("texts", texts)):
@@ -88,7 +99,7 @@ def _read_texts(source: str) -> Iterator[str]:
 
 def _words(text: str) -> str:
     """The words of a text in lower case, without punctuation, joined by spaces."""
-    return " ".join(words_or_letters(text))
+    return " ".join(words_or_letters(text.replace("_", " ")))  # as in _emphasis_
 
 
 def _is_listed(row: Mapping[str, Any], ids: dict[str, int], texts: dict[str, int]) -> bool:

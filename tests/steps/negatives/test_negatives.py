@@ -150,7 +150,7 @@ def test_copies_titles_and_the_query_itself_are_no_negatives(tmp_path, words_enc
     lines(tmp_path / "beir" / "corpus.jsonl", corpus)
     lines(tmp_path / "p.jsonl", [{"query": "bal bam", "positive": "del dem den"}])
     given = settings(pairs=str(tmp_path / "p.jsonl"), corpus=str(tmp_path / "beir"), positive_share=0)
-    (row,) = rows_of(dataset(tmp_path, given))
+    (row,) = rows_of(dataset(tmp_path, given, "beir/out"))  # of the folder only corpus.jsonl is read
     # The positive has its title as the negatives have theirs; of copies the nearest counts.
     assert row["positive"] == "Del, dem den!"
     assert [folded(text) for text in row["negatives"]] == ["balbamfil", "gorbalbamfil", "golgom"]

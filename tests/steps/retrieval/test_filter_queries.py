@@ -168,7 +168,8 @@ def test_queries_of_an_evaluation_are_dropped_and_counted(world):
         "q10": "a query of the evaluation has a cosine of 0.7 or more with it",
     }
     assert folder.manifest.counts.rejects_by_reason["evaluation: copies a query of the evaluation"] == 1
-    copies = run(settings(within=1, evaluation=[str(tmp_path / "beir")], contaminated=1), tmp_path / "copies")
+    beir = tmp_path / "beir"
+    copies = run(settings(within=1, evaluation=[str(beir)], contaminated=1), beir / "copies")
     assert [name for name, row in lost(copies).items() if row["filter"] == "evaluation"] == ["q6"]
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow as pa
 import pytest
 from tests.folders import write_folder
 from tests.tools.report.test_parts import ALLOWED, HOSTILE, read
@@ -16,6 +17,7 @@ from pairsmith.data.schemas import (
     LABELLED_TEXT,
     MINED_PAIR,
     REJECT,
+    TAGGED_TEXT,
     LabelledText,
     MinedPair,
     Reject,
@@ -63,6 +65,15 @@ def test_a_data_set(tmp_path):
         "1 of 4 rows contain a text of eval.txt, or 8 consecutive words of a text; figures measured on this data may be too good"
     ]
     assert "No row was rejected." in text
+
+
+def test_tagged_texts_of_another_step_have_their_entities_listed(tmp_path):
+    row = {
+        "id": "a", "text": "Anna sings.", "entities": [{"text": "Anna", "type": "PER", "start": 0, "end": 4}],
+        "tokens": ["Anna", "sings", "."], "ner_tags": ["B-PER", "O", "O"],
+    }  # fmt: skip
+    write_folder(tmp_path / "in", {"train": pa.Table.from_pylist([row], TAGGED_TEXT)}, step="remove")
+    assert "Most frequent entities of each type" in text_of(page_of(tmp_path / "in", tmp_path / "out"))
 
 
 def test_the_licences_of_the_sources_are_named(tmp_path):

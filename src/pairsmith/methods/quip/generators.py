@@ -6,6 +6,7 @@ from typing import Literal
 from pairsmith.core.arguments import model_name
 from pairsmith.core.errors import ModelError, SettingsError
 from pairsmith.core.model_names import CLOZE, DtypeName
+from pairsmith.core.stop_signals import import_whole
 from pairsmith.methods.quip.cloze_generator import ClozeGenerator
 from pairsmith.methods.quip.options import GenerationOptions
 from pairsmith.methods.quip.passages import QuestionGenerator
@@ -67,7 +68,9 @@ def load_question_generator(
         )
     if model == CLOZE:
         return ClozeGenerator(options)
-    if generator_kind(model) == "encoder-decoder":
+    kind = generator_kind(model)
+    import_whole("transformers.modeling_utils")  # not with this module, as it takes seconds
+    if kind == "encoder-decoder":
         return SequenceGenerator(load_text_generator(model, device=device, dtype=dtype), options, model)
     # These imports take seconds that the other kinds need not wait for.
     from pairsmith.methods.quip.causal_generator import CausalGenerator

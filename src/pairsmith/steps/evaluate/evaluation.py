@@ -82,7 +82,9 @@ class Evaluation(Generic[S, D]):
         read = cache(partial(self.read, settings))
         inputs = self.hashes(settings, read)
         models = {"model": self.revision(getattr(settings, "model", ""))}
-        refuse_sources(run, data=getattr(settings, "data", None), against=getattr(settings, AGAINST, None))
+        # If "data" is not among the inputs, only some files in it are hashed, and others may be added.
+        data = getattr(settings, "data", None) if "data" in inputs else None
+        refuse_sources(run, data=data, against=getattr(settings, AGAINST, None))
         earlier = self.paired.open(self.name, settings, read)
         return evaluate_once(
             run,

@@ -66,9 +66,9 @@ def negatives(settings: NegativesSettings, run: Run) -> DatasetFolder:
     the neighbours in ``search``, and the scores of a judge in ``scores``.
     """
     settings = resolve_dtype(settings, run)
-    refuse_sources(run, pairs=settings.pairs, corpus=settings.corpus, labelled=settings.labelled)
-    source = to_train_on(settings.pairs, "taken", run.progress.say)
     corpus = [in_beir(path) for path in settings.corpus]
+    refuse_sources(run, pairs=settings.pairs, corpus=corpus, labelled=settings.labelled)
+    source = to_train_on(settings.pairs, "taken", run.progress.say)
     of_pairs, of_corpus = hashes("pairs", source), hashes("corpus", corpus)
     of_labelled = hashes("labelled", settings.labelled)
     revision = model_revision(settings.encoder)

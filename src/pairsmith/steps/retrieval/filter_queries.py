@@ -93,10 +93,10 @@ def filter_queries(settings: FilterQueriesSettings, run: Run) -> DatasetFolder:
     evaluation.
     """
     settings = resolve_dtype(settings, run)
-    refuse_sources(run, queries=settings.queries, corpus=settings.corpus, evaluation=settings.evaluation)
+    evaluation = read_evaluation(settings)
+    refuse_sources(run, queries=settings.queries, corpus=settings.corpus, evaluation=evaluation.sources)
     source = to_train_on(settings.queries, "filtered", run.progress.say)
     query_source = QuerySource.find(source)
-    evaluation = read_evaluation(settings)
     sources = {"queries": [source], "corpus": settings.corpus, "evaluation": evaluation.sources}
     inputs = {name: hashes(name, listed) for name, listed in sources.items()}
     revision = model_revision(settings.encoder)

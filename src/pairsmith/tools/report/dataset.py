@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pairsmith.core.errors import counted
 from pairsmith.data.kinds import Row
+from pairsmith.data.schemas import TAGGED_TEXT
 from pairsmith.runs import DatasetFolder, Manifest
 from pairsmith.runs.status import entity_types
 from pairsmith.tools.meanings import label_meanings
@@ -76,7 +77,7 @@ def dataset_sections(
     else:
         meanings = label_meanings(folder.manifest.settings)
         yield PageSection("Examples", list(examples(summary, settings, meanings, _ranking(folder.manifest))))
-        if folder.manifest.step == "tag":
+        if list(folder.schema())[: len(TAGGED_TEXT)] == list(TAGGED_TEXT):
             yield PageSection("Entities", list(entities(folder, summary)))
         else:
             yield PageSection("Labels", list(labels(summary, warn)))
