@@ -89,6 +89,8 @@ class TestPlainText:
     def test_byte_order_marks_of_joined_files_are_dropped(self, put):
         assert texts(put("in.txt", "One.\n\ufeffTwo.\n")) == ["One.", "Two."]
         assert texts(put("in.jsonl", '"One."\n\ufeff"Two."\n')) == ["One.", "Two."]
+        assert texts(put("in.csv", 'text\n\ufeff"One, 1."\n\ufeffTwo.\n')) == ["One, 1.", "Two."]
+        assert texts(put("two.csv", "\ufeff\ufefftext\nOne.\n")) == ["One."]
 
     def test_a_mark_inside_the_text_stays(self, put):
         assert texts(put("in.txt", "One \ufeff.\nTwo")) == ["One \ufeff.", "Two"]

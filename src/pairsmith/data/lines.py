@@ -2,6 +2,7 @@
 
 A line ends with ``\\n`` or ``\\r\\n``; in a file without any ``\\n``, as old Macs wrote them, it ends with
 ``\\r``. Nothing else divides a text: not U+2028, not a form feed, and not a ``\\r`` in a file with ``\\n``.
+A byte order mark (BOM) is dropped at the beginning of any line, as a file may be joined from several.
 """
 
 import codecs
@@ -23,6 +24,9 @@ _WIDE_MARKS = (
     (codecs.BOM_UTF16_BE, 16),
 )
 """The byte order marks of encodings that are not read, and the bits of a character in these encodings."""
+
+_MARK = "\ufeff"
+"""The byte order mark."""
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 """Bytes that are control characters in UTF-8, Latin-1 and similar encodings, and occur in no text."""
@@ -80,7 +84,6 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
             )
         if raw.startswith(PRINTABLE):
             refuse_other_format(path)
-        raw = raw.removeprefix(b"\xef\xbb\xbf")
     try:
         line = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -96,4 +99,4 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
         raise NotTextError(
             f"{path}:{number}: holds a NUL character, as binary and UTF-16 files do; re-save it as UTF-8 text"
         )
-    return line.removesuffix("\n").removesuffix("\r")
+    return line.lstrip(_MARK).removesuffix("\n").removesuffix("\r")

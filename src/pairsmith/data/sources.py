@@ -44,8 +44,6 @@ from pairsmith.data.tables import refuse_repeated_names, table_rows
 
 Columns = Mapping[str, Any]
 _CONFIG = re.compile(r"/[\w.-]+")
-_MARK = "\ufeff"
-"""The byte order mark, which begins lines within a file that was joined from several files."""
 _LOOKED_AT = 100
 """Number of lines of a file of an unknown kind that are read before its first row is returned."""
 
@@ -175,7 +173,7 @@ def open_parquet(path: Place) -> Any:
 def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     name = display_name(path)
     for number, line in read_lines(path):
-        yield f"{name}:{number}", {"text": line.removeprefix(_MARK)}
+        yield f"{name}:{number}", {"text": line}
 
 
 def _rows_as_text(path: Place) -> Iterator[tuple[str, Columns]]:
@@ -205,7 +203,6 @@ def _rows_as_text(path: Place) -> Iterator[tuple[str, Columns]]:
 def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     name = display_name(path)
     for number, line in read_lines(path):
-        line = line.removeprefix(_MARK)
         if not (beginning := line.lstrip()):
             continue
         where = f"{name}:{number}"
