@@ -222,6 +222,18 @@ class TestBadText:
             "if it is text, rename it to a .txt file"
         )
 
+    @pytest.mark.parametrize("name", ["in.ndjson", "in.jsonlines.gz", "in"])
+    def test_json_lines_with_another_suffix_are_no_texts(self, put, name):
+        data = b'\n{"text": "One."}\n{"text": "Two."}\n'
+        path = put(name, gzip.compress(data) if name.endswith(".gz") else data)
+        ending = ".jsonl.gz" if name.endswith(".gz") else ".jsonl"
+        assert fault(path) == (
+            f"{name}:2: a JSON object, as in JSON Lines; give the file a name that ends in {ending}, or in .txt "
+            "if each line is a text"
+        )
+        assert texts(put("in.txt", data)) == ['{"text": "One."}', '{"text": "Two."}']
+        assert texts(put("in.tex", "{\\bf One.}\n")) == ["{\\bf One.}"]
+
     @pytest.mark.parametrize("name", ["europarl.pt", "old.doc", "a.txt"])
     def test_texts_whose_names_or_beginnings_only_look_like_another_format_are_read(self, put, name):
         for line in ("Um texto.", "%PDF files are common.", "{\\rtf is a command."):
@@ -465,6 +477,11 @@ class TestTables:
 
     def test_a_header_with_a_name_twice_is_refused(self, put):
         assert "in.tsv:1: the header names 'text' twice" in fault(put("in.tsv", "text\ttext\na\tb\n"))
+
+    def test_the_header_of_a_second_file_within_the_first_is_refused(self, put):
+        message = fault(put("in.csv", "text, label\na,x\ntext,label\nb,y\n"))
+        assert message == "in.csv:3: the header again, as in files that were joined; remove this line"
+        assert texts(put("in.tsv", "text\na\ntext\n")) == ["a", "text"]  # it may be a text
 
     @pytest.mark.parametrize("name", ["in.csv", "in.tsv"])
     @pytest.mark.parametrize("data", ["", "\n \n", "id\ttext\n", '"text"\n'])

@@ -182,7 +182,8 @@ def _rows_as_text(path: Place) -> Iterator[tuple[str, Columns]]:
     The first lines are read before a row is made of them, so that no file of another format becomes rows.
 
     Raises:
-        InputError: the file's suffix or its first bytes are those of another format, or it is no text.
+        InputError: the file's suffix or its first bytes are those of another format, its first line is a JSON
+            object, or it is no text.
     """
     suffix, rows = data_suffix(path), _text_rows(path)
     if suffix in OTHER_SUFFIXES:
@@ -194,10 +195,25 @@ def _rows_as_text(path: Place) -> Iterator[tuple[str, Columns]]:
         )
     try:
         first = list(islice(rows, _LOOKED_AT))
+        where, line = next(((where, row["text"]) for where, row in first if row["text"].strip()), ("", ""))
+        if _is_json_object(line):
+            ending = ".jsonl.gz" if display_name(path).lower().endswith(".gz") else ".jsonl"
+            raise InputError(
+                f"{where}: a JSON object, as in JSON Lines; give the file a name that ends in {ending}, or "
+                "in .txt if each line is a text"
+            )
         yield from chain(first, rows)
     except NotTextError as error:
         kind = f"files with the suffix {suffix}" if suffix else "files without a suffix"
         raise InputError(f"{error}\n{kind} are read as plain text; {SAVE_AS}") from None
+
+
+def _is_json_object(line: str) -> bool:
+    """Whether a line is a JSON object with at least one column."""
+    with suppress(ValueError, RecursionError):
+        value = json.loads(line) if line.lstrip().startswith("{") else None
+        return isinstance(value, dict) and bool(value)
+    return False
 
 
 def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:

@@ -49,6 +49,8 @@ def table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Mapping[str, A
         if header is None:
             header = [value.strip() for value in values]
             refuse_repeated_names(header, f"{where}: the header")
+        elif len(header) > 1 and header == [value.strip() for value in values]:
+            raise InputError(f"{where}: the header again, as in files that were joined; remove this line")
         else:
             yield where, _by_column(header, values, where)
 
