@@ -363,6 +363,11 @@ def test_an_id_is_read_in_any_letter_case_and_id_itself_is_preferred(put, read, 
     assert [row.id for row in read(path)] == [expected]
 
 
+def test_a_missing_number_is_no_id(put):
+    path = put("in.jsonl", '{"id": NaN, "text": "a"}\n{"id": 2.0, "text": "b"}\n')
+    assert [(row.own_id, row.text) for row in read_documents(path)] == [("", "a"), ("2.0", "b")]
+
+
 def test_the_letter_case_of_columns_is_folded_once_for_rows_with_the_same_columns():
     folded = []
 

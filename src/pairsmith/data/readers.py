@@ -269,13 +269,13 @@ def id_column(row: Columns) -> str | None:
 def own_id(row: Columns, where: str, name: str = "id") -> str:
     """The id in the column that ``find_column`` returns for ``name``; empty if the row has no id.
 
-    A number is returned as text.
+    A number is returned as text; NaN, which stands for a missing number, is no id.
     """
     column = find_column(row, [name]) or name
     value = row.get(column)
     if isinstance(value, str):
         return column_text(row, column, where)
-    return "" if value is None else str(value)
+    return "" if value is None or value != value else str(value)
 
 
 def row_id(row: Columns, text: str, where: str) -> str:
