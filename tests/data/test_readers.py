@@ -95,6 +95,10 @@ class TestPlainText:
     def test_a_mark_inside_the_text_stays(self, put):
         assert texts(put("in.txt", "One \ufeff.\nTwo")) == ["One \ufeff.", "Two"]
 
+    def test_invisible_spaces_are_blank(self, put):
+        lines = "\u200b\n\u00a0 \ufeff\u2060\n\u200b One\u200btwo.\ufeff \u200b\n\u200cThree\u200d\n"
+        assert texts(put("in.txt", lines)) == ["One\u200btwo.", "\u200cThree\u200d"]
+
     def test_tabs_quotes_and_separators_inside_stay_and_surrounding_space_goes(self, put):
         line = "She said \"no\"\tand 'left', \u2028 \x0b \x85 then; more"
         assert texts(put("in.txt", f"  {line} \t\n")) == [line]

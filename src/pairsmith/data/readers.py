@@ -27,6 +27,9 @@ TEXT_COLUMNS = (
 ``comment`` is last: beside a text, it is often a remark about it.
 """
 
+_INVISIBLE = "\u200b\u2060\ufeff"
+"""Spaces without width, such as web pages and byte order marks leave around texts."""
+
 T = TypeVar("T")
 
 
@@ -224,7 +227,7 @@ def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = 
 
 
 def column_text(row: Columns, name: str, where: str) -> str:
-    """The text in column ``name``, stripped of white space; empty if the value is null."""
+    """The text in column ``name``, stripped of white space, also invisible; empty if the value is null."""
     if name not in row:
         raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {joined_names(row)}")
     value = row[name]
@@ -233,7 +236,10 @@ def column_text(row: Columns, name: str, where: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{where}: column {name!r} holds {type_in_words(value)}, not text")
     refuse_half_characters(value, name, where)
-    return value.strip()
+    text = value.strip()
+    while text and (text[0] in _INVISIBLE or text[-1] in _INVISIBLE):
+        text = text.strip(_INVISIBLE).strip()
+    return text
 
 
 def title_of(row: Columns, where: str) -> str:
