@@ -578,6 +578,15 @@ class TestParquet:
         pq.write_table(pa.table(columns), path)
         return path
 
+    def test_a_name_of_a_column_that_is_not_utf_8_is_told(self, tmp_path):
+        pq.write_table(pa.table({"text": ["a"], "wort": ["b"]}), tmp_path / "in.parquet", store_schema=False)
+        data = (tmp_path / "in.parquet").read_bytes()
+        (tmp_path / "in.parquet").write_bytes(data.replace(b"wort", b"w\xf6rt"))
+        assert (
+            f"{tmp_path / 'in.parquet'} cannot be read as Parquet after row 0: 'utf-8' codec can't"
+            in fault(tmp_path / "in.parquet")
+        )
+
     def test_texts_and_row_numbers(self, tmp_path):
         path = self.put(tmp_path / "in.parquet", text=["a", None, " b "], id=[1, 2, 3])
         assert list(read_texts(path)) == [TextRecord("a", "in.parquet:1"), TextRecord("b", "in.parquet:3")]

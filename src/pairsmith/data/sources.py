@@ -266,7 +266,7 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
                         for row in _python_rows(batch, path, number):
                             number += 1
                             yield f"{name}:{number}", row
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise InputError(
                     f"{path} cannot be read as Parquet after row {number}: {first_line(error)}; download or "
                     "write the file again, or rename it if it is no Parquet file"
