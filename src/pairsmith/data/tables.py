@@ -10,6 +10,7 @@
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -129,7 +130,7 @@ def _quoted(
 
 def refuse_repeated_names(names: list[str], what: str) -> None:
     """Raise an ``InputError`` if two columns have the same name, as a row could hold only the second."""
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InputError(f"{what} names {joined_names(map(repr, twice))} twice; rename one of them")
 
