@@ -24,7 +24,14 @@ from pairsmith.data.paraphrases import read_paraphrases
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.questions import read_generated_questions
-from pairsmith.data.readers import TEXT_COLUMNS, TextRecord, find_column, read_pairs, read_texts
+from pairsmith.data.readers import (
+    TEXT_COLUMNS,
+    TextRecord,
+    find_column,
+    read_inputs_and_outputs,
+    read_pairs,
+    read_texts,
+)
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import is_hub_data, open_source
 from pairsmith.data.squad import read_questions
@@ -830,3 +837,16 @@ class TestPairs:
         path = put("in.tsv", "sentence1\tsentence2\tgold\na\tb\t1\n")
         with pytest.raises(InputError, match="has no column 'score'; known: gold, sentence1, sentence2"):
             list(read_pairs(path))
+
+
+@pytest.mark.parametrize(
+    ("read", "column"), [(read_inputs_and_outputs, "Score"), (read_paraphrases, "is_duplicate")]
+)
+def test_labels_that_the_first_row_lacks_are_not_ignored(put, read, column):
+    pair = {"sentence1": "a", "sentence2": "b"}
+    path = put("in.jsonl", f"{json.dumps(pair)}\n{json.dumps({**pair, column: 0})}\n")
+    with pytest.raises(InputError) as caught:
+        list(read(path))
+    assert str(caught.value) == (
+        f"in.jsonl:2: a column {column}, which the first row lacks; give it in all rows or in none"
+    )

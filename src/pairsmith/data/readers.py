@@ -108,12 +108,13 @@ def read_inputs_and_outputs(source: str | Place | Source, *, remedy: str = RENAM
     well the two texts match, from 0 to 1. All other pairs have the score 1. ``source`` is as for
     ``read_texts``; a file needs a header. ``remedy`` is as for ``pick_column``.
     """
-    columns: dict[str, str] = {}  # the names of the first row's columns, by their names in lower case
-    for where, row, names in with_names(open_source(source), INPUT_COLUMNS, OUTPUT_COLUMNS, remedy=remedy):
-        columns = columns or {name.casefold(): name for name in reversed(list(row))}
-        graded = columns.get("score") or columns.get("label")
+    rows = with_names(open_source(source), INPUT_COLUMNS, OUTPUT_COLUMNS, remedy=remedy)
+    graded: str | None = None  # the column of the scores
+    for number, (where, row, names) in enumerate(rows):
+        found = find_column(row, ("score", "label")) if names[1].casefold() == "sentence2" else None
+        graded = same_column(graded, found, where) if number else found
         score = 1.0
-        if graded and names[1].casefold() == "sentence2":
+        if graded:
             score = parse_score(row.get(graded), where)
             if not 0 <= score <= 1:
                 raise InputError(
@@ -138,6 +139,15 @@ def with_names(
     for where, row in source.rows():
         names = names or pick_columns(row, wanted, source.name, remedy)
         yield where, row, names
+
+
+def same_column(first: str | None, found: str | None, where: str) -> str | None:
+    """The column ``first`` of the first row; an ``InputError`` if only this row has one, ``found``."""
+    if found and not first:
+        raise InputError(
+            f"{where}: a column {found}, which the first row lacks; give it in all rows or in none"
+        )
+    return first
 
 
 def at_least_one(items: Iterable[T], none: str) -> Iterator[T]:
