@@ -222,6 +222,20 @@ class TestBadText:
             f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {name} > new)"
         )
 
+    @pytest.mark.parametrize(
+        ("name", "data", "command"),
+        [
+            ("two words.txt", b"caf\xe9\n", "iconv -f latin1 -t utf-8 'two words.txt' > new"),
+            ("in.txt.gz", b"caf\xe9\n", "gzip -dc in.txt.gz | iconv -f latin1 -t utf-8 > new"),
+            ("in.txt.gz", "a".encode("utf-16"), "gzip -dc in.txt.gz | iconv -f utf-16 -t utf-8 > new"),
+            ("in.csv.gz", b"id,text\r1,a\n", "gzip -dc in.csv.gz | tr '\\r' '\\n' > new"),
+            ("in.jsonl.gz", b"[1]\n", "gzip -dc in.jsonl.gz | jq -c '.[]' > new"),
+        ],
+    )
+    def test_a_command_in_a_message_can_be_run(self, put, name, data, command):
+        path = put(name, gzip.compress(data) if name.endswith(".gz") else data)
+        assert f"(e.g. {command})" in fault(path)
+
     @pytest.mark.parametrize("name", ["in.docx", "in.PDF", "in.zip", "in.tar.gz", "in.png"])
     def test_text_with_the_suffix_of_another_format_is_refused(self, put, name):
         data = b"One.\n"

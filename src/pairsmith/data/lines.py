@@ -8,6 +8,7 @@ A byte order mark (BOM) is dropped at the beginning of any line, as a file may b
 import codecs
 import gzip
 import re
+import shlex
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,11 +55,15 @@ def read_lines(path: Place) -> Iterator[tuple[int, str]]:
 @contextmanager
 def _open(path: Place) -> Iterator[IO[bytes]]:
     with path.open("rb") as stream:
-        if display_name(path).lower().endswith(".gz"):
+        if _is_compressed(path):
             with gzip.open(stream) as inner:
                 yield cast(IO[bytes], inner)
         else:
             yield cast(IO[bytes], stream)
+
+
+def _is_compressed(path: Place) -> bool:
+    return display_name(path).lower().endswith(".gz")
 
 
 def _divided(stream: IO[bytes]) -> Iterator[bytes]:
@@ -80,7 +85,7 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
         if bits := next((bits for mark, bits in _WIDE_MARKS if raw.startswith(mark)), 0):
             raise InputError(
                 f"{path} is UTF-{bits} text; "
-                f"re-save it as UTF-8 (e.g. iconv -f utf-{bits} -t utf-8 {display_name(path)} > new)"
+                f"re-save it as UTF-8 (e.g. {shell_command(f'iconv -f utf-{bits} -t utf-8', path)})"
             )
         if raw.startswith(PRINTABLE):
             refuse_other_format(path)
@@ -89,10 +94,11 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
     except UnicodeDecodeError as error:
         refuse_other_format(path)
         kind = NotTextError if _CONTROL.search(raw) else InputError
+        command = shell_command("iconv -f latin1 -t utf-8", path)
         in_excel = "in Excel as CSV UTF-8; else " if str(path).lower().endswith(".csv") else ""
         raise kind(
             f"{path}:{number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
-            f"re-save it as UTF-8 ({in_excel}e.g. iconv -f latin1 -t utf-8 {display_name(path)} > new)"
+            f"re-save it as UTF-8 ({in_excel}e.g. {command})"
         ) from None
     if "\x00" in line:
         refuse_other_format(path)
@@ -100,3 +106,11 @@ def _decode(raw: bytes, path: Place, number: int) -> str:
             f"{path}:{number}: holds a NUL character, as binary and UTF-16 files do; re-save it as UTF-8 text"
         )
     return line.lstrip(_MARK).removesuffix("\n").removesuffix("\r")
+
+
+def shell_command(command: str, path: Place) -> str:
+    """A shell command that changes the text of a file, which may be compressed, for an error message."""
+    name = shlex.quote(display_name(path))
+    if _is_compressed(path):
+        return f"gzip -dc {name} | {command.removesuffix(' <')} > new"
+    return f"{command} {name} > new"

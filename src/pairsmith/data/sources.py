@@ -37,7 +37,7 @@ from pairsmith.core.paths import (
     reaching,
     size_of,
 )
-from pairsmith.data.lines import NotTextError, read_lines
+from pairsmith.data.lines import NotTextError, read_lines, shell_command
 from pairsmith.data.signatures import OTHER_SUFFIXES, SAVE_AS, refuse_other_format
 from pairsmith.data.splits import advice_to_chunk, folder_files, split_files, split_of
 from pairsmith.data.tables import refuse_repeated_names, table_rows
@@ -223,9 +223,8 @@ def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
             continue
         where = f"{name}:{number}"
         if beginning[0] == "[":
-            raise InputError(
-                f"{where}: a JSON array; one object per line is expected (e.g. jq -c '.[]' {name})"
-            )
+            command = shell_command("jq -c '.[]'", path)
+            raise InputError(f"{where}: a JSON array; one object per line is expected (e.g. {command})")
         try:
             value = _JSON.decode(line)
         except InputError as error:

@@ -17,10 +17,11 @@ from typing import Any
 
 from pairsmith.core.errors import InputError, joined_names
 from pairsmith.core.paths import Place, data_suffix, display_name
-from pairsmith.data.lines import read_lines
+from pairsmith.data.lines import read_lines, shell_command
 
 _LOOKED_AT, _CHARACTERS_LOOKED_AT = 100, 1_000_000
 """To find out the separator, at most about this many lines and characters are read."""
+_TO_LINE_FEEDS = r"tr '\r' '\n' <"
 
 
 def table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -32,7 +33,7 @@ def table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Mapping[str, A
     if "\r" in first.strip().partition('"')[0]:
         raise InputError(
             f"{name}:{number}: the lines end with a carriage return alone, as on old Macs; "
-            f"give them line feeds (e.g. tr '\\r' '\\n' < {name} > new)"
+            f"give them line feeds (e.g. {shell_command(_TO_LINE_FEEDS, path)})"
         )
     lines = chain([(number, first)] if number else [], lines)
     if not tabs:
@@ -117,7 +118,7 @@ def _quoted(
             if "new-line" in str(error):
                 raise InputError(
                     f"{name}:{number}: the row holds a carriage return outside quotation marks; end all "
-                    f"lines with a line feed (e.g. tr '\\r' '\\n' < {name} > new)"
+                    f"lines with a line feed (e.g. {shell_command(_TO_LINE_FEEDS, path)})"
                 ) from None
             raise InputError(
                 f"{name}:{number}: not a valid {data_suffix(path)[1:]} row ({error}); "
