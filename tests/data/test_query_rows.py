@@ -96,6 +96,19 @@ def test_an_id_stands_for_one_text(tmp_path, corpus):
         read_query_rows(data, [*corpus, other])
 
 
+@pytest.mark.parametrize("row", [{"chunk": None}, {"chunk": " ", "positive": ""}, {"positive": ["", None]}])
+def test_a_query_without_a_document_is_refused(tmp_path, corpus, row):
+    named = {"query": "what sails", "chunk": "a", "positive": ["", "They sail."]}
+    data = lines(tmp_path / "rows.jsonl", named, named | {"chunk": None}, {"query": "what stands", **row})
+    with pytest.raises(InputError) as caught:
+        read_query_rows(data, corpus)
+    assert str(caught.value) == (
+        "rows.jsonl:3: neither chunk nor positive names a document that answers the query; give its id or its "
+        "text, or drop the row"
+    )
+    assert read_query_rows(lines(tmp_path / "one.jsonl", named), corpus).faults == {}
+
+
 def test_a_file_without_queries_is_told(tmp_path, corpus):
     (tmp_path / "none.jsonl").write_text("\n")
     with pytest.raises(InputError, match="none.jsonl"):

@@ -24,7 +24,14 @@ from pairsmith.data.paraphrases import read_paraphrases
 from pairsmith.data.query_pairs import read_query_pairs
 from pairsmith.data.query_rows import read_query_rows
 from pairsmith.data.questions import read_generated_questions
-from pairsmith.data.readers import TEXT_COLUMNS, TextRecord, find_column, read_pairs, read_texts
+from pairsmith.data.readers import (
+    TEXT_COLUMNS,
+    TextRecord,
+    find_column,
+    read_inputs_and_outputs,
+    read_pairs,
+    read_texts,
+)
 from pairsmith.data.schemas import GradedPair
 from pairsmith.data.sources import is_hub_data, open_source
 from pairsmith.data.squad import read_questions
@@ -89,9 +96,15 @@ class TestPlainText:
     def test_byte_order_marks_of_joined_files_are_dropped(self, put):
         assert texts(put("in.txt", "One.\n\ufeffTwo.\n")) == ["One.", "Two."]
         assert texts(put("in.jsonl", '"One."\n\ufeff"Two."\n')) == ["One.", "Two."]
+        assert texts(put("in.csv", 'text\n\ufeff"One, 1."\n\ufeffTwo.\n')) == ["One, 1.", "Two."]
+        assert texts(put("two.csv", "\ufeff\ufefftext\nOne.\n")) == ["One."]
 
     def test_a_mark_inside_the_text_stays(self, put):
         assert texts(put("in.txt", "One \ufeff.\nTwo")) == ["One \ufeff.", "Two"]
+
+    def test_invisible_spaces_are_blank(self, put):
+        lines = "\u200b\n\u00a0 \ufeff\u2060\n\u200b One\u200btwo.\ufeff \u200b\n\u200cThree\u200d\n"
+        assert texts(put("in.txt", lines)) == ["One\u200btwo.", "\u200cThree\u200d"]
 
     def test_tabs_quotes_and_separators_inside_stay_and_surrounding_space_goes(self, put):
         line = "She said \"no\"\tand 'left', \u2028 \x0b \x85 then; more"
@@ -209,6 +222,20 @@ class TestBadText:
             f"re-save it as UTF-8 (e.g. iconv -f latin1 -t utf-8 {name} > new)"
         )
 
+    @pytest.mark.parametrize(
+        ("name", "data", "command"),
+        [
+            ("two words.txt", b"caf\xe9\n", "iconv -f latin1 -t utf-8 'two words.txt' > new"),
+            ("in.txt.gz", b"caf\xe9\n", "gzip -dc in.txt.gz | iconv -f latin1 -t utf-8 > new"),
+            ("in.txt.gz", "a".encode("utf-16"), "gzip -dc in.txt.gz | iconv -f utf-16 -t utf-8 > new"),
+            ("in.csv.gz", b"id,text\r1,a\n", "gzip -dc in.csv.gz | tr '\\r' '\\n' > new"),
+            ("in.jsonl.gz", b"[1]\n", "gzip -dc in.jsonl.gz | jq -c '.[]' > new"),
+        ],
+    )
+    def test_a_command_in_a_message_can_be_run(self, put, name, data, command):
+        path = put(name, gzip.compress(data) if name.endswith(".gz") else data)
+        assert f"(e.g. {command})" in fault(path)
+
     @pytest.mark.parametrize("name", ["in.docx", "in.PDF", "in.zip", "in.tar.gz", "in.png"])
     def test_text_with_the_suffix_of_another_format_is_refused(self, put, name):
         data = b"One.\n"
@@ -219,6 +246,18 @@ class TestBadText:
             ".jsonl, .tsv, .csv or .parquet, or give documents (.pdf, .html, .md) to chunk\n"
             "if it is text, rename it to a .txt file"
         )
+
+    @pytest.mark.parametrize("name", ["in.ndjson", "in.jsonlines.gz", "in"])
+    def test_json_lines_with_another_suffix_are_no_texts(self, put, name):
+        data = b'\n{"text": "One."}\n{"text": "Two."}\n'
+        path = put(name, gzip.compress(data) if name.endswith(".gz") else data)
+        ending = ".jsonl.gz" if name.endswith(".gz") else ".jsonl"
+        assert fault(path) == (
+            f"{name}:2: a JSON object, as in JSON Lines; give the file a name that ends in {ending}, or in .txt "
+            "if each line is a text"
+        )
+        assert texts(put("in.txt", data)) == ['{"text": "One."}', '{"text": "Two."}']
+        assert texts(put("in.tex", "{\\bf One.}\n")) == ["{\\bf One.}"]
 
     @pytest.mark.parametrize("name", ["europarl.pt", "old.doc", "a.txt"])
     def test_texts_whose_names_or_beginnings_only_look_like_another_format_are_read(self, put, name):
@@ -349,6 +388,11 @@ def test_an_id_is_read_in_any_letter_case_and_id_itself_is_preferred(put, read, 
     assert [row.id for row in read(path)] == [expected]
 
 
+def test_a_missing_number_is_no_id(put):
+    path = put("in.jsonl", '{"id": NaN, "text": "a"}\n{"id": 2.0, "text": "b"}\n')
+    assert [(row.own_id, row.text) for row in read_documents(path)] == [("", "a"), ("2.0", "b")]
+
+
 def test_the_letter_case_of_columns_is_folded_once_for_rows_with_the_same_columns():
     folded = []
 
@@ -464,6 +508,11 @@ class TestTables:
     def test_a_header_with_a_name_twice_is_refused(self, put):
         assert "in.tsv:1: the header names 'text' twice" in fault(put("in.tsv", "text\ttext\na\tb\n"))
 
+    def test_the_header_of_a_second_file_within_the_first_is_refused(self, put):
+        message = fault(put("in.csv", "text, label\na,x\ntext,label\nb,y\n"))
+        assert message == "in.csv:3: the header again, as in files that were joined; remove this line"
+        assert texts(put("in.tsv", "text\na\ntext\n")) == ["a", "text"]  # it may be a text
+
     @pytest.mark.parametrize("name", ["in.csv", "in.tsv"])
     @pytest.mark.parametrize("data", ["", "\n \n", "id\ttext\n", '"text"\n'])
     def test_no_rows(self, put, name, data):
@@ -549,6 +598,15 @@ class TestParquet:
         path.parent.mkdir(exist_ok=True, parents=True)
         pq.write_table(pa.table(columns), path)
         return path
+
+    def test_a_name_of_a_column_that_is_not_utf_8_is_told(self, tmp_path):
+        pq.write_table(pa.table({"text": ["a"], "wort": ["b"]}), tmp_path / "in.parquet", store_schema=False)
+        data = (tmp_path / "in.parquet").read_bytes()
+        (tmp_path / "in.parquet").write_bytes(data.replace(b"wort", b"w\xf6rt"))
+        assert (
+            f"{tmp_path / 'in.parquet'} cannot be read as Parquet after row 0: 'utf-8' codec can't"
+            in fault(tmp_path / "in.parquet")
+        )
 
     def test_texts_and_row_numbers(self, tmp_path):
         path = self.put(tmp_path / "in.parquet", text=["a", None, " b "], id=[1, 2, 3])
@@ -793,3 +851,16 @@ class TestPairs:
         path = put("in.tsv", "sentence1\tsentence2\tgold\na\tb\t1\n")
         with pytest.raises(InputError, match="has no column 'score'; known: gold, sentence1, sentence2"):
             list(read_pairs(path))
+
+
+@pytest.mark.parametrize(
+    ("read", "column"), [(read_inputs_and_outputs, "Score"), (read_paraphrases, "is_duplicate")]
+)
+def test_labels_that_the_first_row_lacks_are_not_ignored(put, read, column):
+    pair = {"sentence1": "a", "sentence2": "b"}
+    path = put("in.jsonl", f"{json.dumps(pair)}\n{json.dumps({**pair, column: 0})}\n")
+    with pytest.raises(InputError) as caught:
+        list(read(path))
+    assert str(caught.value) == (
+        f"in.jsonl:2: a column {column}, which the first row lacks; give it in all rows or in none"
+    )

@@ -59,6 +59,35 @@ def test_a_split_is_named_behind_the_folder(three):
     assert splits_of(f"{three}:test") == {"test": f"{three}:test"}
 
 
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ("train-00000-of-00001 test.clean-00000-of-00001", "train test_clean"),
+        ("train-00000-of-00002-0ab test-00000-of-00001 hard_test-00000-of-00001", "train hard_test test"),
+        ("train unsupervised-00000-of-00001", "train unsupervised"),
+        ("squad_train squad-test-v1.1", "train test"),
+        ("train-clean test-clean-00000", "train test"),
+        ("Train-00000 Validation-00000", "train validation"),
+        ("part-00000-of-00002 part-00001-of-00002", "train"),
+        ("rows latest contest-2 0000 train-00000", "train"),
+        ("test testimonials test_a-00000", "test test_a testimonials"),
+    ],
+)
+def test_the_splits_are_told_by_the_names_of_the_files(tmp_path, files, expected):
+    (tmp_path / "data").mkdir()
+    for name in files.split():
+        pq.write_table(pa.table({"text": [name]}), tmp_path / "data" / f"{name}.parquet")
+    splits = splits_of(str(tmp_path))
+    assert list(splits) == expected.split()
+    assert sorted(text for split in splits.values() for text in texts(split)) == sorted(files.split())
+
+
+def test_a_suffix_in_capitals_leaves_no_file_out(tmp_path):
+    source = folder(tmp_path, train=["a", "b"])
+    (tmp_path / "data/train-00001.parquet").rename(tmp_path / "data/train-00001.PARQUET")
+    assert texts(f"{source}:train") == ["a", "b"]
+
+
 def test_the_rejected_rows_of_all_shards_can_be_named_like_a_split(three):
     (Path(three) / "rejects").mkdir()
     for number in (1, 0):

@@ -106,6 +106,18 @@ class TestOfficialFiles:
     def test_questions_with_answers_are_read(self, put, indent):
         assert list(read_questions(put("dev.json", json.dumps(OFFICIAL, indent=indent)))) == [WHERE, END]
 
+    def test_two_joined_files_are_refused(self, put):
+        message = fault(put("all.json", f"{json.dumps(OFFICIAL)}\n\n{json.dumps(OFFICIAL)}\n"))
+        assert message == (
+            "all.json:3: more text after the end of the SQuAD file; if several files were joined, give each of "
+            "them by itself"
+        )
+
+    @pytest.mark.parametrize("data", ["2020-12-31", None, [], [1]])
+    def test_rows_may_have_a_column_data(self, put, data):
+        path = put("q.json", 2 * (json.dumps({"data": data, **ROW}) + "\n"))
+        assert list(read_questions(path)) == [END, END]
+
     def test_gzip_and_a_path_as_a_string(self, put):
         path = put("dev.json.gz", gzip.compress(json.dumps(OFFICIAL).encode()))
         assert list(read_questions(str(path))) == [WHERE, END]
@@ -151,7 +163,7 @@ class TestOfficialFiles:
             put("dev.json", json.dumps(file))
         )
 
-    @pytest.mark.parametrize("text", ["{\n", '{"data": 3}', '{\n "version": "1.1"\n}', '{"data": [}'])
+    @pytest.mark.parametrize("text", ["{\n", '{\n"data": 3}', '{\n "version": "1.1"\n}', '{"data": [}'])
     def test_what_is_no_squad_file_says_so(self, put, text):
         assert (
             "dev.json is neither a SQuAD file (one object whose data is a list of articles) nor one"

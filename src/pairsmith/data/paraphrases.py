@@ -13,7 +13,7 @@ import numpy as np
 from pairsmith.core.errors import InputError
 from pairsmith.core.paths import Place, data_suffix, place, reaching, size_of
 from pairsmith.data.lines import read_lines
-from pairsmith.data.readers import at_least_one, find_column, own_id, two_texts, with_names
+from pairsmith.data.readers import at_least_one, find_column, own_id, same_column, two_texts, with_names
 from pairsmith.data.sources import Columns, Source, open_source, open_table
 from pairsmith.data.text.words import terms
 
@@ -66,8 +66,8 @@ def _is_table(path: Place) -> bool:
 def _paraphrases(source: Source) -> Iterator[Paraphrase]:
     label: str | None = None
     for number, (where, row, names) in enumerate(with_names(source, _FIRST, _SECOND)):
-        if not number:
-            label = find_column(row, LABELS)
+        found = find_column(row, LABELS)
+        label = same_column(label, found, where) if number else found
         texts = two_texts(row, names, where)
         is_paraphrase = None if label is None else _label(row, label, where)
         yield Paraphrase(*texts, is_paraphrase, own_id(row, where))

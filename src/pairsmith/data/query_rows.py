@@ -129,7 +129,8 @@ def read_query_rows(
         corpus, column, remedy: the documents to search, as for ``read_corpus``.
 
     Raises:
-        InputError: a query is blank, or more than half of the relevant documents are not in the corpus.
+        InputError: a query is blank or has no document, or more than half of the relevant documents are not
+            in the corpus.
     """
     faults: dict[str, list[str]] = defaultdict(list)
     passages = read_corpus(corpus, column, remedy)
@@ -145,7 +146,14 @@ def read_query_rows(
         if not query:
             raise InputError(f"{where}: {name} is blank; give a query or drop the row")
         chunk_id = own_id(row, where, "chunk")
-        for text in column_texts(row, column, where) if column and chunk_id not in documents else [""]:
+        texts = column_texts(row, column, where) if column and chunk_id not in documents else []
+        filled = [text for text in texts if text]
+        if not filled and not chunk_id:
+            raise InputError(
+                f"{where}: neither chunk nor positive names a document that answers the query; give its id "
+                "or its text, or drop the row"
+            )
+        for text in filled or [""]:
             relevant = chunk_id if chunk_id in documents else id_of_text.get(text, chunk_id or text_id(text))
             if relevant in relevance[text_id(query)]:
                 faults[REPEATED].append(text_id(query))

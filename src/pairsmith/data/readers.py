@@ -27,6 +27,9 @@ TEXT_COLUMNS = (
 ``comment`` is last: beside a text, it is often a remark about it.
 """
 
+_INVISIBLE = "\u200b\u2060\ufeff"
+"""Spaces without width, such as web pages and byte order marks leave around texts."""
+
 T = TypeVar("T")
 
 
@@ -105,12 +108,13 @@ def read_inputs_and_outputs(source: str | Place | Source, *, remedy: str = RENAM
     well the two texts match, from 0 to 1. All other pairs have the score 1. ``source`` is as for
     ``read_texts``; a file needs a header. ``remedy`` is as for ``pick_column``.
     """
-    columns: dict[str, str] = {}  # the names of the first row's columns, by their names in lower case
-    for where, row, names in with_names(open_source(source), INPUT_COLUMNS, OUTPUT_COLUMNS, remedy=remedy):
-        columns = columns or {name.casefold(): name for name in reversed(list(row))}
-        graded = columns.get("score") or columns.get("label")
+    rows = with_names(open_source(source), INPUT_COLUMNS, OUTPUT_COLUMNS, remedy=remedy)
+    graded: str | None = None  # the column of the scores
+    for number, (where, row, names) in enumerate(rows):
+        found = find_column(row, ("score", "label")) if names[1].casefold() == "sentence2" else None
+        graded = same_column(graded, found, where) if number else found
         score = 1.0
-        if graded and names[1].casefold() == "sentence2":
+        if graded:
             score = parse_score(row.get(graded), where)
             if not 0 <= score <= 1:
                 raise InputError(
@@ -135,6 +139,15 @@ def with_names(
     for where, row in source.rows():
         names = names or pick_columns(row, wanted, source.name, remedy)
         yield where, row, names
+
+
+def same_column(first: str | None, found: str | None, where: str) -> str | None:
+    """The column ``first`` of the first row; an ``InputError`` if only this row has one, ``found``."""
+    if found and not first:
+        raise InputError(
+            f"{where}: a column {found}, which the first row lacks; give it in all rows or in none"
+        )
+    return first
 
 
 def at_least_one(items: Iterable[T], none: str) -> Iterator[T]:
@@ -224,7 +237,7 @@ def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = 
 
 
 def column_text(row: Columns, name: str, where: str) -> str:
-    """The text in column ``name``, stripped of white space; empty if the value is null."""
+    """The text in column ``name``, stripped of white space, also invisible; empty if the value is null."""
     if name not in row:
         raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {joined_names(row)}")
     value = row[name]
@@ -233,7 +246,10 @@ def column_text(row: Columns, name: str, where: str) -> str:
     if not isinstance(value, str):
         raise InputError(f"{where}: column {name!r} holds {type_in_words(value)}, not text")
     refuse_half_characters(value, name, where)
-    return value.strip()
+    text = value.strip()
+    while text and (text[0] in _INVISIBLE or text[-1] in _INVISIBLE):
+        text = text.strip(_INVISIBLE).strip()
+    return text
 
 
 def title_of(row: Columns, where: str) -> str:
@@ -269,13 +285,13 @@ def id_column(row: Columns) -> str | None:
 def own_id(row: Columns, where: str, name: str = "id") -> str:
     """The id in the column that ``find_column`` returns for ``name``; empty if the row has no id.
 
-    A number is returned as text.
+    A number is returned as text; NaN, which stands for a missing number, is no id.
     """
     column = find_column(row, [name]) or name
     value = row.get(column)
     if isinstance(value, str):
         return column_text(row, column, where)
-    return "" if value is None else str(value)
+    return "" if value is None or value != value else str(value)
 
 
 def row_id(row: Columns, text: str, where: str) -> str:

@@ -37,15 +37,13 @@ from pairsmith.core.paths import (
     reaching,
     size_of,
 )
-from pairsmith.data.lines import NotTextError, read_lines
+from pairsmith.data.lines import NotTextError, read_lines, shell_command
 from pairsmith.data.signatures import OTHER_SUFFIXES, SAVE_AS, refuse_other_format
 from pairsmith.data.splits import advice_to_chunk, folder_files, split_files, split_of
 from pairsmith.data.tables import refuse_repeated_names, table_rows
 
 Columns = Mapping[str, Any]
 _CONFIG = re.compile(r"/[\w.-]+")
-_MARK = "\ufeff"
-"""The byte order mark, which begins lines within a file that was joined from several files."""
 _LOOKED_AT = 100
 """Number of lines of a file of an unknown kind that are read before its first row is returned."""
 
@@ -175,7 +173,7 @@ def open_parquet(path: Place) -> Any:
 def _text_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     name = display_name(path)
     for number, line in read_lines(path):
-        yield f"{name}:{number}", {"text": line.removeprefix(_MARK)}
+        yield f"{name}:{number}", {"text": line}
 
 
 def _rows_as_text(path: Place) -> Iterator[tuple[str, Columns]]:
@@ -184,7 +182,8 @@ def _rows_as_text(path: Place) -> Iterator[tuple[str, Columns]]:
     The first lines are read before a row is made of them, so that no file of another format becomes rows.
 
     Raises:
-        InputError: the file's suffix or its first bytes are those of another format, or it is no text.
+        InputError: the file's suffix or its first bytes are those of another format, its first line is a JSON
+            object, or it is no text.
     """
     suffix, rows = data_suffix(path), _text_rows(path)
     if suffix in OTHER_SUFFIXES:
@@ -196,23 +195,36 @@ def _rows_as_text(path: Place) -> Iterator[tuple[str, Columns]]:
         )
     try:
         first = list(islice(rows, _LOOKED_AT))
+        where, line = next(((where, row["text"]) for where, row in first if row["text"].strip()), ("", ""))
+        if _is_json_object(line):
+            ending = ".jsonl.gz" if display_name(path).lower().endswith(".gz") else ".jsonl"
+            raise InputError(
+                f"{where}: a JSON object, as in JSON Lines; give the file a name that ends in {ending}, or "
+                "in .txt if each line is a text"
+            )
         yield from chain(first, rows)
     except NotTextError as error:
         kind = f"files with the suffix {suffix}" if suffix else "files without a suffix"
         raise InputError(f"{error}\n{kind} are read as plain text; {SAVE_AS}") from None
 
 
+def _is_json_object(line: str) -> bool:
+    """Whether a line is a JSON object with at least one column."""
+    with suppress(ValueError, RecursionError):
+        value = json.loads(line) if line.lstrip().startswith("{") else None
+        return isinstance(value, dict) and bool(value)
+    return False
+
+
 def _json_rows(path: Place) -> Iterator[tuple[str, Columns]]:
     name = display_name(path)
     for number, line in read_lines(path):
-        line = line.removeprefix(_MARK)
         if not (beginning := line.lstrip()):
             continue
         where = f"{name}:{number}"
         if beginning[0] == "[":
-            raise InputError(
-                f"{where}: a JSON array; one object per line is expected (e.g. jq -c '.[]' {name})"
-            )
+            command = shell_command("jq -c '.[]'", path)
+            raise InputError(f"{where}: a JSON array; one object per line is expected (e.g. {command})")
         try:
             value = _JSON.decode(line)
         except InputError as error:
@@ -253,7 +265,7 @@ def _parquet_rows(paths: list[Place]) -> Iterator[tuple[str, Columns]]:
                         for row in _python_rows(batch, path, number):
                             number += 1
                             yield f"{name}:{number}", row
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise InputError(
                     f"{path} cannot be read as Parquet after row {number}: {first_line(error)}; download or "
                     "write the file again, or rename it if it is no Parquet file"

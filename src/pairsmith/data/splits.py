@@ -40,9 +40,18 @@ _TABLES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parque
 _FIRST_FOLDERS = 20
 """The number of subfolders that are searched for documents."""
 
-_SPLIT = re.compile(r"((?:train|test|validation|valid|val|dev|eval)\w*)(?:-\d+[^/]*)?\.parquet$")
+_WORDS = "train|test|validation|valid|val|dev|eval"
+"""The usual names of splits."""
+
+_SPLIT = re.compile(rf"((?:{_WORDS})\w*)(?:-\d+[^/]*)?\.parquet$")
 """The name of a split's file, as pairsmith or the Hub writes it: ``test-00000``, ``test-00000-of-00002``,
-possibly with a hash appended, or ``test``. Files with other names belong to the split ``train``."""
+possibly with a hash appended, or ``test``."""
+
+_HUB_SPLIT = re.compile(r"(.+)-\d{5}-of-\d{5}\b")
+"""The name of a file of any split, as the Hub writes it, such as ``test.clean-00000-of-00002``."""
+
+_WORD = re.compile(rf"(?<![^\W\d_])(?:{_WORDS})(?![^\W\d_])", re.IGNORECASE)
+"""The usual name of a split as a word within a file's name, such as ``squad_test.parquet``."""
 
 _REJECTS = "rejects"
 """The name under which the rejected rows of a folder can be read, and of their folder."""
@@ -130,12 +139,33 @@ def _one_split(source: str, split: str, done: str, say: Say | None) -> str:
 
 
 def _by_split(folder: Place) -> dict[str, list[Place]]:
-    """The files of each split of a dataset folder, ``train`` first, then sorted by name."""
+    """The files of each split of a dataset folder, ``train`` first, then sorted by name.
+
+    Files whose names have no usual name of a split belong to ``train``; but if others are named ``train``,
+    those that the Hub wrote, such as ``unsupervised-00000-of-00001``, are splits of their own.
+    """
+    files = folder_files(folder)
+    splits = [_split_in(file.name) for file in files]
+    with_train = "train" in splits
     by_split: dict[str, list[Place]] = {}
-    for file in folder_files(folder):
-        match = _SPLIT.match(file.name)
-        by_split.setdefault(match[1] if match else "train", []).append(file)
+    for file, split in zip(files, splits, strict=True):
+        name = split or (_hub_split(file.name) if with_train else "") or "train"
+        by_split.setdefault(name, []).append(file)
     return dict(sorted(by_split.items(), key=lambda entry: (entry[0] != "train", entry[0])))
+
+
+def _split_in(name: str) -> str:
+    """The split that the name of a file names by a usual name; empty if it has none."""
+    if match := _SPLIT.match(name):
+        return match[1]
+    word = _WORD.search(name)
+    return (_hub_split(name) or word[0].lower()) if word else ""
+
+
+def _hub_split(name: str) -> str:
+    """The split of a file that the Hub wrote, as it is given behind ``FOLDER:``; empty for other files."""
+    match = _HUB_SPLIT.match(name)
+    return re.sub(r"\W", "_", match[1]) if match else ""
 
 
 def folder_files(path: Place) -> list[Place]:
@@ -202,7 +232,7 @@ def folder_files(path: Place) -> list[Place]:
 
 def parquet_files(folder: Place) -> list[Place]:
     """The Parquet files in a folder, sorted by name, without hidden ones, as macOS adds to archives."""
-    files = (file for file in inside(folder) if file.name.endswith(".parquet"))
+    files = (file for file in inside(folder) if file.name.lower().endswith(".parquet"))
     return sorted((file for file in files if not file.name.startswith(".")), key=lambda file: file.name)
 
 

@@ -279,16 +279,27 @@ def locate_answer(text: object, start: object, context: str, where: str) -> Answ
 
 def _nested(path: Place) -> Source | None:
     """The official SQuAD file at ``path`` as a source of rows; None if each of its lines is a row."""
-    lines = (line for _, line in read_lines(path) if line.strip())
-    first = next(lines, "")
+    lines = ((number, line) for number, line in read_lines(path) if line.strip())
+    _, first = next(lines, (0, ""))
+    if not first.lstrip().startswith("{"):
+        return None
     content: Any = None
     with suppress(ValueError, RecursionError):
         content = json.loads(first)
-    if not first.lstrip().startswith("{") or (isinstance(content, dict) and "data" not in content):
+    articles = content.get("data") if content is not None else None
+    if content is not None and not isinstance(articles, list):
         return None
-    with suppress(ValueError, RecursionError):
-        content = content or json.loads("\n".join([first, *lines]))
-    articles = content.get("data") if isinstance(content, dict) else None
+    if articles is not None and (following := next(lines, None)):
+        if not any(isinstance(article, dict) and "paragraphs" in article for article in articles):
+            return None  # rows with a column data
+        raise InputError(
+            f"{display_name(path)}:{following[0]}: more text after the end of the SQuAD file; if several "
+            "files were joined, give each of them by itself"
+        )
+    if content is None:
+        with suppress(ValueError, RecursionError):
+            content = json.loads("\n".join([first, *(line for _, line in lines)]))
+        articles = content.get("data") if isinstance(content, dict) else None
     if not isinstance(articles, list):
         raise InputError(
             f"{path} is neither a SQuAD file (one object whose data is a list of articles) "

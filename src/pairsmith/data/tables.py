@@ -10,16 +10,18 @@
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from pairsmith.core.errors import InputError, joined_names
 from pairsmith.core.paths import Place, data_suffix, display_name
-from pairsmith.data.lines import read_lines
+from pairsmith.data.lines import read_lines, shell_command
 
 _LOOKED_AT, _CHARACTERS_LOOKED_AT = 100, 1_000_000
 """To find out the separator, at most about this many lines and characters are read."""
+_TO_LINE_FEEDS = r"tr '\r' '\n' <"
 
 
 def table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -31,7 +33,7 @@ def table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Mapping[str, A
     if "\r" in first.strip().partition('"')[0]:
         raise InputError(
             f"{name}:{number}: the lines end with a carriage return alone, as on old Macs; "
-            f"give them line feeds (e.g. tr '\\r' '\\n' < {name} > new)"
+            f"give them line feeds (e.g. {shell_command(_TO_LINE_FEEDS, path)})"
         )
     lines = chain([(number, first)] if number else [], lines)
     if not tabs:
@@ -49,6 +51,8 @@ def table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Mapping[str, A
         if header is None:
             header = [value.strip() for value in values]
             refuse_repeated_names(header, f"{where}: the header")
+        elif len(header) > 1 and header == [value.strip() for value in values]:
+            raise InputError(f"{where}: the header again, as in files that were joined; remove this line")
         else:
             yield where, _by_column(header, values, where)
 
@@ -114,7 +118,7 @@ def _quoted(
             if "new-line" in str(error):
                 raise InputError(
                     f"{name}:{number}: the row holds a carriage return outside quotation marks; end all "
-                    f"lines with a line feed (e.g. tr '\\r' '\\n' < {name} > new)"
+                    f"lines with a line feed (e.g. {shell_command(_TO_LINE_FEEDS, path)})"
                 ) from None
             raise InputError(
                 f"{name}:{number}: not a valid {data_suffix(path)[1:]} row ({error}); "
@@ -127,7 +131,7 @@ def _quoted(
 
 def refuse_repeated_names(names: list[str], what: str) -> None:
     """Raise an ``InputError`` if two columns have the same name, as a row could hold only the second."""
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise InputError(f"{what} names {joined_names(map(repr, twice))} twice; rename one of them")
 

@@ -110,7 +110,7 @@ def _beside(path: Place) -> _Lines:
             "needs a line of tags"
         )
     for number, (sentence, sentence_tags) in enumerate(zip(words, tags, strict=True), start=1):
-        if sentence:
+        if sentence or sentence_tags:
             yield f"{name}:{number}", sentence, sentence_tags
 
 
@@ -126,7 +126,7 @@ def _rows(source: str | Place, hub: bool) -> _Lines:
             raise InputError(
                 f"{where}: {names[0]} and {names[1]} have to be lists, of words and of their tags"
             )
-        if words:
+        if words or tags:
             tag_names = [_tag_name(tag, class_names or ()) for tag in tags]
             yield where, _as_texts(words, names[0], where), _as_texts(tag_names, names[1], where)
 

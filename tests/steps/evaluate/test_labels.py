@@ -85,6 +85,15 @@ def test_a_pair_with_a_blank_label_is_refused_with_its_line(label, tmp_path):
         read_labelled_pairs(str(path))
 
 
+@pytest.mark.parametrize("text", ["", " ", None])
+def test_a_pair_with_a_blank_text_is_refused_with_its_line(text, tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"sentence1": "a", "sentence2": second, "label": "same"} for second in ("b", text)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError, match=r"^pairs\.jsonl:2: sentence2 is blank; give both texts or drop"):
+        read_labelled_pairs(str(path))
+
+
 def test_a_score_is_the_same_label_however_it_is_written(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("sentence1\tsentence2\tscore\na\tb\t0.50\nc\td\t0.5\ne\tf\t1\ng\th\t1.0\n")

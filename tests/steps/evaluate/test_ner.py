@@ -284,6 +284,7 @@ def test_rows_of_tokens_and_tags(tmp_path):
         ({"words": ["A", "\ud800"], "tags": ["O", "O"]}, "column 'words' holds half a character"),
         ({"words": ["A"], "tags": ["B-\ud800"]}, "column 'tags' holds half a character"),
         ({"words": ["A"], "tags": ["O", "O"]}, "1 words and 2 tags"),
+        ({"words": [], "tags": ["O"]}, "0 words and 1 tags"),
         ({"text": "A man"}, "lacks the columns tokens or words"),
         ({"tokens": ["A"]}, "columns ner_tags, tags, ner; rename the column that holds them to one of these"),
     ):
@@ -458,6 +459,9 @@ def test_words_and_tags_have_to_be_as_many(data, tmp_path):
         read_tagged(words)
     words.write_text("A man\nTwo dogs\n")
     with pytest.raises(InputError, match="test.words:1: 2 words and 5 tags"):
+        read_tagged(words)
+    words.write_text(" \n\n")
+    with pytest.raises(InputError, match="test.words:1: 0 words and 5 tags"):
         read_tagged(words)
     with pytest.raises(InputError, match="does not exist"):
         read_tagged(tmp_path / "none.words")

@@ -49,6 +49,24 @@ def test_triplets_have_a_row_for_each_negative(tmp_path, source):
     assert list(rows[0]) == ["anchor", "positive", "negative"]
 
 
+def test_rows_without_a_negative_make_no_triplet_and_are_told(tmp_path, capsys):
+    source = lines(tmp_path / "rows.jsonl", [*ROWS, row(4, "who hums?", "bees hum", [], [1.0])])
+    export(ExportSettings(data=source, form="triplets"), Run(tmp_path / "out", Progress()))
+    assert "left out 1 row without negatives" in capsys.readouterr().err
+    assert len(rows_of((tmp_path / "out" / "train.jsonl").read_text())) == 5
+
+
+@pytest.mark.parametrize("form", ["beir", "tevatron", "flag-embedding"])
+def test_two_queries_with_one_id_are_refused(tmp_path, form):
+    other = row(4, "who hums?", "bees hum", ["ann sings"], [1.0, 0.5]) | {"query_id": "WHO SINGS?"}
+    source = lines(tmp_path / "rows.jsonl", [*ROWS, other])
+    with pytest.raises(InputError) as caught:
+        exported(tmp_path, source, form)
+    assert str(caught.value) == (
+        "row 4: another query has the query_id 'WHO SINGS?', too; give each query an id of its own"
+    )
+
+
 def test_tuples_leave_out_rows_with_fewer_and_say_so(tmp_path, source, capsys):
     export(ExportSettings(data=source, form="sentence-transformers"), Run(tmp_path / "out", Progress()))
     assert "left out 1 row with fewer than 2 negatives; --form triplets" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from pairsmith.core.model_names import model_revision
 from pairsmith.core.progress import Progress
 from pairsmith.core.text_width import left_aligned
 from pairsmith.data.labelled_rows import row_value
-from pairsmith.data.readers import column_text
+from pairsmith.data.readers import two_texts
 from pairsmith.data.sources import open_source
 from pairsmith.data.tasks.spec import label_text
 from pairsmith.methods.dino.evaluation import LabelledPairs, separation
@@ -77,13 +77,12 @@ def read_labelled_pairs(source: str) -> LabelledPairs:
     pairs: list[tuple[str, str, str]] = []
     for where, row in open_source(source).rows():
         name = "score" if "score" in row else "label"
-        texts = [row.get("sentence1"), row.get("sentence2")]
-        if row.get(name) is None or not all(isinstance(text, str) for text in texts):
+        if not {"sentence1", "sentence2", name} <= row.keys():
             raise InputError(
                 f"{where}: evaluate labels needs pairs with the columns sentence1, sentence2 and score or "
                 f"label, as `pairsmith generate` writes them; found {', '.join(row)}"
             )
-        first, second = (column_text(row, column, where) for column in ("sentence1", "sentence2"))
+        first, second = two_texts(row, ("sentence1", "sentence2"), where)
         pairs.append((first, second, label_text(row_value(row, name, where))))
     if not pairs:
         raise InputError(f"{source}: has no pairs; give a file or folder with at least one")

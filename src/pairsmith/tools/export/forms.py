@@ -10,7 +10,14 @@ from pairsmith.data.kinds import QUESTIONS, WITH_NEGATIVES, Row, RowKind
 from pairsmith.data.readers import text_id
 from pairsmith.tools.export.annotation import argilla_files, label_studio_files
 from pairsmith.tools.export.files import Files, MakeObjects, Splits, json_line, json_lines
-from pairsmith.tools.export.negatives import flag_embedding, scored_tuples, tevatron, triplets, tuples
+from pairsmith.tools.export.negatives import (
+    flag_embedding,
+    refuse_other_query,
+    scored_tuples,
+    tevatron,
+    triplets,
+    tuples,
+)
 from pairsmith.tools.export.table import jsonl_files
 from pairsmith.tools.settings import FormName
 
@@ -63,7 +70,7 @@ def beir(splits: Splits, kind: RowKind) -> Files:
                 documents[document] = _title(row), row[columns[1]]
             else:
                 query, document = row["query_id"], row["positive_id"]
-                queries[query] = row["query"]
+                refuse_other_query(row, queries.setdefault(query, row["query"]))
                 names, texts = [document, *row["negative_ids"]], [row["positive"], *row["negatives"]]
                 for name, text in zip(names, texts, strict=True):
                     documents.setdefault(name, ("", text))

@@ -8,7 +8,7 @@ FlagEmbedding read one object for each query.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pairsmith.core.errors import SettingsError
+from pairsmith.core.errors import InputError, SettingsError
 from pairsmith.data.kinds import Row
 
 Objects = Iterator[dict[str, Any]]
@@ -75,9 +75,19 @@ def _by_query(rows: Iterable[Row]) -> dict[str, tuple[str, Texts, Texts]]:
     """
     by_query: dict[str, tuple[str, Texts, Texts]] = {}
     for row in rows:
-        _, positives, negatives = by_query.setdefault(row["query_id"], (row["query"], {}, {}))
+        query, positives, negatives = by_query.setdefault(row["query_id"], (row["query"], {}, {}))
+        refuse_other_query(row, query)
         positives[row["positive_id"]] = row["positive"], row["score"]
         scores = row["scores"] or [None] * len(row["negatives"])
         for name, text, score in zip(row["negative_ids"], row["negatives"], scores, strict=True):
             negatives.setdefault(name, (text, score))
     return by_query
+
+
+def refuse_other_query(row: Row, earlier: str) -> None:
+    """Raise an ``InputError`` if the query is not ``earlier``, that of an earlier row with its id."""
+    if row["query"] != earlier:
+        raise InputError(
+            f"row {row['id']}: another query has the query_id {row['query_id']!r}, too; give each query an "
+            "id of its own"
+        )

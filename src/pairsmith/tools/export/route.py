@@ -100,8 +100,12 @@ def _rows(settings: ExportSettings, run: Run) -> Mapping[str, MakeContent]:
         if fewer := read_rows - sum(map(len, rows.values())):
             run.progress.say(
                 f"left out {counted(fewer, 'rows')} with fewer than {counted(most, 'negatives')}; --form "
-                "triplets writes all rows"
+                "triplets writes all rows that have any"
             )
+    if settings.form == "triplets" and kind is WITH_NEGATIVES:
+        without = sum(not row["negatives"] for own in rows.values() for row in own)
+        if without:
+            run.progress.say(f"left out {counted(without, 'rows')} without negatives")
     written = _contents(FORMS[settings.form](rows, kind))
     if settings.form == "sentence-transformers" and kind.claim == "label":
         _say_numbers(label_names(rows), run)
