@@ -223,7 +223,9 @@ def test_what_cannot_be_used_again_is_refused_in_a_line(asking, tmp_path):
     )
     refusal("seed: 1 there, 2 here", seed=2)
     refusal("the model is another", kind="told")
-    refusal("is not a dataset folder", reuse=str(tmp_path))
+    other = tmp_path / "other"
+    other.mkdir()
+    refusal("is not a dataset folder", reuse=str(other))
     with pytest.raises(FolderError, match="--out .* is what --reuse reads"):
         asking("old", NEW, reuse=old, fresh=True)
 

@@ -156,7 +156,9 @@ def test_what_cannot_be_used_again_is_refused_in_a_line(world):
     )
     examples = lines(tmp / "examples.jsonl", [{"query": "who is it"}])
     refusal("input examples 1 .*absent there", examples=examples)
-    refusal("is not a dataset folder", reuse=str(tmp))
+    other = tmp / "other"
+    other.mkdir()
+    refusal("is not a dataset folder", reuse=str(other))
     with pytest.raises(FolderError, match="--out .* is what --reuse reads"):
         write("old", reuse=old, fresh=True)
 
