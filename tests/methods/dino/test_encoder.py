@@ -634,8 +634,10 @@ def test_a_folder_without_rows_is_refused(tiny_gpt2, tmp_path):
 
 
 def test_a_folder_without_rows_in_it_is_refused(tiny_gpt2, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
     with pytest.raises(InputError, match="is a folder without data"):
-        train_encoder(settings(tiny_gpt2, tmp_path), Run(tmp_path / "out", Silent()))
+        train_encoder(settings(tiny_gpt2, empty), Run(tmp_path / "out", Silent()))
 
 
 def test_a_sentence_transformers_base_keeps_its_pooling(tiny_bert, data, tmp_path):

@@ -138,7 +138,9 @@ def test_results_on_other_rows_are_refused_before_the_model_answers(answering, t
     )
     refused("(there 6, here 5): row 6 is missing here", GOLD[:5])
     refused("(there 6, here 7): row 7 is missing there", [*GOLD, "pink"])
-    refused("give a folder that evaluate qa wrote", GOLD, against=tmp_path)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    refused("give a folder that evaluate qa wrote", GOLD, against=folder)
     write_questions(tmp_path / "questions.jsonl")
     with pytest.raises(FolderError, match="is what --against reads; give another folder as --out"):
         answering(GOLD, before, against=str(before))

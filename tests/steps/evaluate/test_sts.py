@@ -287,7 +287,9 @@ def test_what_cannot_be_compared_is_refused(evaluated, tiny_bert, graded, tmp_pa
     other.write_text(PAIRS.replace("3.5", "3.6"))
     refused("measured on other pairs (there 4 pairs of graded; here 4 pairs of others)", data=other)
     refused("is what --against reads; give another folder as --out", out=evaluated)
-    refused("give a folder that evaluate sts wrote", against=tmp_path)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    refused("give a folder that evaluate sts wrote", against=folder)
     named = tmp_path / "against.tsv"
     named.write_text(PAIRS)
     refused("--against does not support a test set that is named against", data=named)
