@@ -2,7 +2,7 @@
 
 A line ends with ``\\n`` or ``\\r\\n``; in a file without any ``\\n``, as old Macs wrote them, it ends with
 ``\\r``. Nothing else divides a text: not U+2028, not a form feed, and not a ``\\r`` in a file with ``\\n``.
-A byte order mark (BOM) is dropped at the beginning of any line, as a file may be joined from several.
+A byte order mark (BOM) at the beginning of any line is dropped, as the file may be joined from several files.
 """
 
 import codecs

@@ -237,7 +237,7 @@ def pick_column(row: Columns, wanted: Sequence[str], source: str, remedy: str = 
 
 
 def column_text(row: Columns, name: str, where: str) -> str:
-    """The text in column ``name``, stripped of white space, also invisible; empty if the value is null."""
+    """The text in column ``name`` without white space and ``_INVISIBLE`` around it; empty if it is null."""
     if name not in row:
         raise InputError(f"{where}: no column {name!r}, which earlier rows have; it has: {joined_names(row)}")
     value = row[name]

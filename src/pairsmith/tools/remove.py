@@ -27,7 +27,7 @@ _SAMPLE = 1_000
 _ROW_BYTES = 300
 """Approximate size of a row in bytes."""
 _ABOUT_LABELS = ("task", "smoothing", "augment")
-"""Settings of ``generate`` and ``postprocess`` that say what the labels mean, and that are kept."""
+"""Settings of ``generate`` and ``postprocess`` that tell what the labels mean; the manifest keeps them."""
 _SHOWN = 3
 """Largest number of ids or texts without a row that a message shows."""
 

@@ -47,7 +47,7 @@ _BINS = 40
 _WORDS = 1_000_000
 """Words are counted in the sample until there are this many."""
 _FREQUENT = 10
-"""Largest number of entities of a type that are listed."""
+"""Largest number of entities that the report lists of each type."""
 _SOURCES = 20
 """Largest number of sources of a mixture that are listed."""
 _MARKUP = re.compile(
