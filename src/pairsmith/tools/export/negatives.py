@@ -85,7 +85,7 @@ def _by_query(rows: Iterable[Row]) -> dict[str, tuple[str, Texts, Texts]]:
 
 
 def refuse_other_query(row: Row, earlier: str) -> None:
-    """Raise an ``InputError`` unless the row's query is ``earlier``, that of another row with its ``query_id``."""
+    """Raise an ``InputError`` unless the row's query is ``earlier``, which another row has with its id."""
     if row["query"] != earlier:
         raise InputError(
             f"row {row['id']}: another query has the query_id {row['query_id']!r}, too; give each query an "
