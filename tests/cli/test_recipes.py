@@ -371,7 +371,9 @@ def test_a_fault_in_an_override_names_the_override(recipe, steps, override, word
         ("    settings:\n      inputs: org/data\n      seed: 3\n", "    settings: 3\n", "small.yaml:7: other.settings: should be a mapping of keys to values, not 3"),
     ],
 )  # fmt: skip
-def test_each_fault_has_its_line_and_a_remedy(recipe, steps, old, new, expected):
+def test_each_fault_has_its_line_and_a_remedy(recipe, steps, old, new, expected, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")  # so that no message proposes a similar name
     assert old in RECIPE
     assert expected in faults(recipe(RECIPE.replace(old, new, 1)), steps)
 
