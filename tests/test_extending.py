@@ -53,23 +53,20 @@ from pydantic import Field
 from transformers import AutoTokenizer
 
 from pairsmith.core.model_names import resolve_model
-from pairsmith.core.settings import BY_CONTENT, Settings
+from pairsmith.core.settings import BY_CONTENT
 from pairsmith.data.readers import read_pairs
 from pairsmith.steps.evaluate.evaluation import Evaluation, extrapolated
 from pairsmith.steps.evaluate.figures import means_and_intervals, resampled_means, with_interval
 from pairsmith.steps.evaluate.paired import Paired
-from pairsmith.steps.evaluate.settings import Against, Bootstraps, BootstrapSeed
+from pairsmith.steps.evaluate.settings import ComparedSettings
 from pairsmith.steps.planning import count_in_run
 
 
-class EvaluateTokensSettings(Settings):
+class EvaluateTokensSettings(ComparedSettings):
     """Measure how many tokens a model needs for the texts of pairs."""
 
     model: str = Field(description="A language model.", json_schema_extra=BY_CONTENT)
     data: str = Field(description="Pairs, as generate writes them.", json_schema_extra=BY_CONTENT)
-    against: Against = None
-    bootstrap: Bootstraps = 1000
-    seed: BootstrapSeed = 0
 
 
 def load(settings):

@@ -121,9 +121,14 @@ def model_display_name(name: str | Place) -> str:
 
 
 def displayed_options(settings: Settings) -> str:
-    """The options that repeat a step, for its card; files, folders and servers have their display names."""
-    words = []
-    for name, value in settings.not_default().items():
+    """The options that repeat a step, for its card, the required ones first.
+
+    Files, folders and servers have their display names.
+    """
+    fields, words = type(settings).model_fields, list[str]()
+    for name, value in sorted(
+        settings.not_default().items(), key=lambda item: not fields[item[0]].is_required()
+    ):
         option = option_name(name)
         if value is None:  # in place of a default
             words += [option, "null"]

@@ -6,8 +6,8 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from pairsmith.core.fields import Device, Dtype, LabelColumn, TextColumn, TextLength, TextsAtOnce
-from pairsmith.core.settings import BY_CONTENT, Settings
-from pairsmith.steps.evaluate.settings import Against, Bootstraps, BootstrapSeed, refuse_without_resamples
+from pairsmith.core.settings import BY_CONTENT
+from pairsmith.steps.evaluate.settings import ComparedSettings
 
 Assigned = BeforeValidator(lambda value: _as_list(value))
 """Accepts a single text ``"a=b"``, or in YAML a mapping ``{a: b}``, instead of the list ``["a=b"]``."""
@@ -31,7 +31,7 @@ LabelNames = Annotated[
 ]
 
 
-class EvaluateClassificationSettings(Settings):
+class EvaluateClassificationSettings(ComparedSettings):
     """Accuracy and macro F1 of a text classifier (D14)."""
 
     model: Classifier
@@ -48,15 +48,11 @@ class EvaluateClassificationSettings(Settings):
     name: LabelNames = Field(default=[])
     batch_size: TextsAtOnce = 64
     max_length: TextLength = None
-    against: Against = None
-    bootstrap: Bootstraps = 1000
-    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
     @model_validator(mode="after")
     def _are_assigned(self) -> Self:
-        refuse_without_resamples(self.against, self.bootstrap)
         check_assigned("map", self.map, "OLD=NEW")
         check_names(self.name)
         old = [assignment.partition("=")[0].strip() for assignment in self.map]

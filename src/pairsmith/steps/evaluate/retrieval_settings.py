@@ -9,7 +9,7 @@ from pairsmith.core.fields import Device, Dtype, Pooling, TextLength, TextsAtOnc
 from pairsmith.core.model_names import check_name
 from pairsmith.core.paths import is_folder, place
 from pairsmith.core.settings import BY_CONTENT, Listed, Settings, refuse
-from pairsmith.steps.evaluate.settings import Bootstraps, BootstrapSeed, refuse_without_resamples
+from pairsmith.steps.evaluate.settings import ComparedSettings
 
 BM25 = "bm25"
 
@@ -77,7 +77,7 @@ def refuse_without_effect(settings: Settings, model: str) -> None:
         refuse(settings, ("language",), "without bm25; only bm25 compares words")
 
 
-class EvaluateRetrievalSettings(Settings):
+class EvaluateRetrievalSettings(ComparedSettings):
     """How many of the documents that are relevant to a query are retrieved, and at which ranks."""
 
     model: str = Field(
@@ -136,15 +136,12 @@ class EvaluateRetrievalSettings(Settings):
     batch_size: TextsAtOnce = 1_024
     max_length: TextLength = None
     vectors: VectorFolder = None
-    bootstrap: Bootstraps = 1000
-    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
         refuse_without_effect(self, self.model)
-        refuse_without_resamples(self.against, self.bootstrap)
         if self.corpus:
             refuse(self, ("split",), "with corpus; FOLDER:SPLIT as data names a split of rows")
             refuse(self, ("exclude_own",), "with corpus, where queries have no ids of documents")

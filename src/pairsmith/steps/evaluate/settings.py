@@ -23,33 +23,38 @@ from pairsmith.core.fields import (
 from pairsmith.core.model_names import MINILM, check_name
 from pairsmith.core.settings import BY_CONTENT, MOST_ITEMS, Listed, Settings
 
-Bootstraps = Annotated[
-    int,
-    Field(
+
+class IntervalSettings(Settings):
+    """Settings of the 95 % intervals of an evaluation's figures."""
+
+    bootstrap: int = Field(
+        default=1000,
         ge=0,
         le=1_000_000,
         description="Number of bootstrap resamples for the 95 % intervals; 0 for no intervals.",
-    ),
-]
-BootstrapSeed = Annotated[int, Field(ge=0, description="Seed of the bootstrap resamples.")]
-Against = Annotated[
-    str | None,
-    Field(
+    )
+    seed: int = Field(default=0, ge=0, description="Seed of the bootstrap resamples.")
+
+
+class ComparedSettings(IntervalSettings):
+    """Settings of an evaluation whose figures can be compared with those of an earlier result."""
+
+    against: str | None = Field(
+        default=None,
         description="Folder of an earlier result of this command on the same rows. The results then also "
         "show how much the figures differ from the earlier ones, with a 95 % interval over the rows, and "
         "whether they are better, worse or within noise.",
         json_schema_extra=BY_CONTENT,
-    ),
-]
+    )
+
+    @model_validator(mode="after")
+    def _resamples_to_compare(self) -> Self:
+        if self.against is not None and self.bootstrap == 0:
+            raise ValueError("against needs resamples for its intervals; give a bootstrap of 1 or more")
+        return self
 
 
-def refuse_without_resamples(against: str | None, bootstrap: int) -> None:
-    """Raise a ``ValueError`` for a comparison without bootstrap resamples."""
-    if against is not None and bootstrap == 0:
-        raise ValueError("against needs resamples for its intervals; give a bootstrap of 1 or more")
-
-
-class EvaluateStsSettings(Settings):
+class EvaluateStsSettings(ComparedSettings):
     """Spearman's correlation between cosine similarity and human scores (D11)."""
 
     model: str = Field(
@@ -71,25 +76,11 @@ class EvaluateStsSettings(Settings):
     )
     batch_size: TextsAtOnce = 64
     max_length: TextLength = None
-    against: str | None = Field(
-        default=None,
-        description="Folder of an earlier evaluate sts on the same pairs. The results then also show how "
-        "much each figure differs from the earlier one, with a 95 % interval over the pairs, and whether it "
-        "is better, worse or within noise.",
-        json_schema_extra=BY_CONTENT,
-    )
-    bootstrap: Bootstraps = 1000
-    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
-    @model_validator(mode="after")
-    def _resamples_to_compare(self) -> Self:
-        refuse_without_resamples(self.against, self.bootstrap)
-        return self
 
-
-class EvaluateLabelsSettings(Settings):
+class EvaluateLabelsSettings(IntervalSettings):
     """The mean cosine of the pairs of each label, which shows whether the generated texts differ by label."""
 
     model: str = Field(
@@ -103,8 +94,6 @@ class EvaluateLabelsSettings(Settings):
         json_schema_extra=BY_CONTENT,
     )
     batch_size: TextsAtOnce = 64
-    bootstrap: Bootstraps = 1000
-    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
@@ -147,7 +136,7 @@ class EvaluateMtebSettings(Settings):
         return self
 
 
-class EvaluateQaSettings(Settings):
+class EvaluateQaSettings(ComparedSettings):
     """Exact match and F1 of a reader's answers (M11, Q7)."""
 
     model: str = Field(
@@ -163,19 +152,11 @@ class EvaluateQaSettings(Settings):
     max_answer_tokens: AnswerTokens = 17
     batch_size: WindowsAtOnce = 32
     max_length: WindowLength = None
-    against: Against = None
-    bootstrap: Bootstraps = 1000
-    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
-    @model_validator(mode="after")
-    def _resamples_to_compare(self) -> Self:
-        refuse_without_resamples(self.against, self.bootstrap)
-        return self
 
-
-class EvaluateSummariesSettings(Settings):
+class EvaluateSummariesSettings(ComparedSettings):
     """ROUGE of generated summaries, and how much of them is copied from the documents (M11)."""
 
     model: str = Field(
@@ -204,16 +185,8 @@ class EvaluateSummariesSettings(Settings):
         "without spaces between words, such as Japanese.",
     )
     batch_size: SummarizedAtOnce = 8
-    against: Against = None
-    bootstrap: Bootstraps = 1000
-    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
-
-    @model_validator(mode="after")
-    def _resamples_to_compare(self) -> Self:
-        refuse_without_resamples(self.against, self.bootstrap)
-        return self
 
 
 LEAD = "lead:"

@@ -5,9 +5,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from pairsmith.core.fields import BatchTokens, Device, Dtype, TextLength
-from pairsmith.core.settings import BY_CONTENT, Listed, NoEffectError, Settings, refuse
+from pairsmith.core.settings import BY_CONTENT, Listed, NoEffectError, refuse
 from pairsmith.methods.quip.tagger_options import SentenceLength, TaggerOptions, TypeQuestions
-from pairsmith.steps.evaluate.settings import Against, Bootstraps, BootstrapSeed, refuse_without_resamples
+from pairsmith.steps.evaluate.settings import ComparedSettings
 
 
 def _distinct(splits: list[int]) -> list[int]:
@@ -22,7 +22,7 @@ Splits = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(_distinct)]
 """Distinct numbers of splits, 0 or more."""
 
 
-class EvaluateParaphraseSettings(Settings):
+class EvaluateParaphraseSettings(ComparedSettings):
     """How well BERTScore ranks paraphrases above other pairs, without or with few-shot training (Q8, Q9)."""
 
     model: str = Field(
@@ -75,8 +75,6 @@ class EvaluateParaphraseSettings(Settings):
     tune: bool = Field(default=False, description="Also fine-tune the encoder on the training pairs.")
     max_length: TextLength = None
     batch_tokens: BatchTokens = None
-    against: Against = None
-    bootstrap: Bootstraps = 1000
     seed: int = Field(
         default=0, ge=0, description="Seed of the bootstrap resamples and of sampled negatives."
     )
@@ -85,7 +83,6 @@ class EvaluateParaphraseSettings(Settings):
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
-        refuse_without_resamples(self.against, self.bootstrap)
         if self.train is None:
             refuse(self, ("tune", "shots", "splits", "ids"), "without train, the pairs to learn from")
         if self.layer is not None and self.judgements is not None:
@@ -93,7 +90,7 @@ class EvaluateParaphraseSettings(Settings):
         return self
 
 
-class EvaluateSentimentSettings(Settings):
+class EvaluateSentimentSettings(ComparedSettings):
     """Zero-shot accuracy on positive and negative texts (Q11)."""
 
     model: str = Field(
@@ -124,21 +121,17 @@ class EvaluateSentimentSettings(Settings):
         "own limit.",
     )
     batch_tokens: BatchTokens = None
-    against: Against = None
-    bootstrap: Bootstraps = 1000
-    seed: BootstrapSeed = 0
     device: Device = "auto"
     dtype: Dtype = "float32"
 
     @model_validator(mode="after")
     def _item_of_questions(self) -> Self:
-        refuse_without_resamples(self.against, self.bootstrap)
         if self.method == "mask" and self.item != type(self).model_fields["item"].default:
             raise NoEffectError("item", "with --method mask, which uses no questions")
         return self
 
 
-class EvaluateNerSettings(TaggerOptions):
+class EvaluateNerSettings(TaggerOptions, ComparedSettings):
     """Few-shot NER: entity F1 after training on a few tagged sentences (Q10)."""
 
     model: str = Field(
@@ -184,14 +177,10 @@ class EvaluateNerSettings(TaggerOptions):
     )
     questions: TypeQuestions = None
     max_length: SentenceLength = None
-    against: Against = None
-    bootstrap: Bootstraps = 1000
-    seed: BootstrapSeed = 0
     device: Device = "auto"
 
     @model_validator(mode="after")
     def _nothing_without_effect(self) -> Self:
-        refuse_without_resamples(self.against, self.bootstrap)
         if self.train is None:
             refuse(self, ("whole",), "without train, the sentences to learn from")
         if self.whole:
