@@ -11,6 +11,7 @@ import pytest
 
 from pairsmith.core.errors import InputError, OtherWorkError
 from pairsmith.core.progress import Silent
+from pairsmith.data.files.folders import documents_below
 from pairsmith.data.readers import read_texts
 from pairsmith.data.schemas import REJECT, text_schema
 from pairsmith.runs import Card, FolderWriter, Run, hash_file, hash_source, source_hashes, storage
@@ -37,6 +38,17 @@ class TestHashes:
         assert hash_source(tmp_path / "m") == first
         (tmp_path / "m" / "b").write_text("x")
         assert hash_source(tmp_path / "m") != first
+
+    @pytest.mark.parametrize(
+        "left", [".DS_Store", "~$letter.txt", ".~lock.letter.txt#", "Thumbs.db", "a/desktop.ini", "~$a/x.txt"]
+    )
+    def test_a_folder_without_what_programs_leave_in_it(self, left, tmp_path):
+        (tmp_path / "letter.txt").write_text("Dear Ann,")
+        before = hash_source(tmp_path)
+        (tmp_path / left).parent.mkdir(exist_ok=True)
+        (tmp_path / left).write_bytes(b"\0\1")
+        assert hash_source(tmp_path) == before
+        assert list(documents_below(tmp_path, (".txt",))) == ["letter.txt"]
 
     def test_a_dataset_folder_by_its_rows(self, tmp_path):
         (tmp_path / "data").mkdir()

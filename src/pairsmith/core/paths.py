@@ -245,6 +245,24 @@ def files_below(folder: Place, *, into_links: bool = False) -> dict[str, Place]:
     return {name: folder / name for name in names if name and not name.endswith("/")}
 
 
+def source_files(folder: Place) -> dict[str, Place]:
+    """The files below a folder of data by their relative names, sorted, also those in linked subfolders.
+
+    Hidden files are left out, and files that programs leave in folders while they show or edit them:
+    ``Thumbs.db``, ``desktop.ini`` and the lock files ``~$NAME`` and ``.~lock.NAME#``.
+
+    Raises:
+        StorageError: a folder cannot be read.
+    """
+    files = files_below(folder, into_links=True)
+    return {
+        name: file
+        for name, file in files.items()
+        if not any(part.startswith((".", "~$")) for part in name.split("/"))
+        and name.rpartition("/")[2].lower() not in ("thumbs.db", "desktop.ini")
+    }
+
+
 def _walked(folder: Path, *, into_links: bool) -> Iterator[tuple[Path, list[str]]]:
     """Each folder below ``folder``, and itself, with the names of its files; see ``files_below``."""
 

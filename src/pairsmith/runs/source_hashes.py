@@ -10,13 +10,13 @@ from pairsmith.core.model_files import hash_file
 from pairsmith.core.paths import (
     Place,
     exists,
-    files_below,
     is_folder,
     map_in_threads,
     name_in,
     place,
     reaching,
     size_of,
+    source_files,
 )
 from pairsmith.data.files.folders import written_by_pairsmith
 from pairsmith.data.sources import is_hub_data, missing_source, open_source
@@ -40,8 +40,8 @@ def hash_source(source: str | Place) -> str:
 
     The hash of a file covers its bytes; the hash of a Hub data set covers its rows. The hash of a folder
     covers the names and bytes of its files, also in subfolders that are links; that of a dataset folder
-    covers only the files in ``data/``, and that of ``FOLDER:SPLIT`` only the files of the split. Hidden files
-    are ignored. The name of the source is added to ``SOURCE_NAMES``.
+    covers only the files in ``data/``, and that of ``FOLDER:SPLIT`` only the files of the split. Files that
+    ``source_files`` leaves out are not covered. The name of the source is added to ``SOURCE_NAMES``.
     """
     files = _files_of(source)
     state = _state_of(files)
@@ -87,11 +87,8 @@ def _files_of(source: str | Place) -> Mapping[str, Place] | None:
     with reaching(path, InputError):
         if is_folder(path):
             if written_by_pairsmith(path):
-                files = {name_in(path, file): file for file in folder_files(path)}
-            else:
-                files = files_below(path, into_links=True)
-            shown = (name for name in sorted(files) if not name.startswith(".") and "/." not in name)
-            return {name: files[name] for name in shown}
+                return {name_in(path, file): file for file in folder_files(path)}
+            return source_files(path)
         if size_of(path) is not None:
             return {"": path}
     if not (isinstance(source, str) and is_hub_data(source)):

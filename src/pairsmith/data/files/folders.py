@@ -9,11 +9,11 @@ from pairsmith.core.paths import (
     MANIFEST,
     Place,
     display_name,
-    files_below,
     is_folder,
     place,
     printable_name,
     reaching,
+    source_files,
 )
 from pairsmith.data.splits import ABOUT_DATA, parquet_files, split_of
 
@@ -32,7 +32,7 @@ def own_folder(source: str) -> Place | None:
 
 
 def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place]:
-    """The files in a folder of documents, by their relative paths; hidden files are left out.
+    """The files in a folder of documents, by their relative paths (see ``source_files``).
 
     The result is empty if the folder is a dataset folder: if it has a manifest of pairsmith, or Parquet files
     in ``data``.
@@ -46,11 +46,7 @@ def documents_below(folder: Place, kinds: Collection[str]) -> Mapping[str, Place
     """
     if written_by_pairsmith(folder):
         return {}
-    files = {
-        name: file
-        for name, file in files_below(folder, into_links=True).items()
-        if not name.startswith(".") and "/." not in name
-    }
+    files = source_files(folder)
     rows = [display_name(file) for file in parquet_files(folder / "data")]
     if not rows:
         if (kind := folder_kind(folder)) and (kind != A_MODEL or _has_weights(files)):
