@@ -527,6 +527,7 @@ class TestTables:
             ("text;from, to\na, b;c\nd;e\n", ["a, b", "d"]),
             ("text,label (a;b)\n", None),
             ("a,text,label (a;b)\n1,x,y\n", ["x"]),
+            ('text, n (a; b; c)\n"x, y", "1"\n', ["x, y"]),
         ],
     )
     def test_the_separator_divides_all_rows_into_as_many_fields(self, put, data, expected):
@@ -535,6 +536,21 @@ class TestTables:
             assert fault(path).endswith("in.csv holds no texts")
         else:
             assert texts(path) == expected
+
+    @pytest.mark.parametrize(
+        ("data", "expected"),
+        [
+            ('id, text\n1, "a, b"\n 2,  c\n', [("1", "a, b"), ("2", "c")]),
+            ('"id"; "text"\n"1"; "a; b"\n', [("1", "a; b")]),
+            ('id,text\n1, "a"\n', [("1", ' "a"')]),
+            ('sep=;\nid;text\n1;"a; b, c, d"\n', [("1", "a; b, c, d")]),
+            ('"sep=\t"\r\n\r\nid\ttext\r\n1\ta,b\r\n', [("1", "a,b")]),
+            ("sep=,\n", []),
+        ],
+    )
+    def test_spaces_after_separators_and_the_separator_that_excel_is_told(self, put, data, expected):
+        rows = open_source(put("in.csv", data)).rows()
+        assert [(row["id"], row["text"]) for _, row in rows] == expected
 
     @settings(max_examples=50)
     @given(
@@ -550,6 +566,8 @@ class TestTables:
         lines = [separator.join(fields) for fields in [header, *rows]]
         path.write_text("".join(f"{line}\n" for line in lines))
         read = [list(row.items()) for _, row in open_source(path).rows()]
+        if all(name.startswith(" ") for name in header[1:]):
+            rows = [[field.lstrip(" ") for field in fields] for fields in rows]
         stripped = [name.strip() for name in header]
         assert read == [list(zip(stripped, fields, strict=True)) for fields in rows]
 

@@ -2,7 +2,8 @@
 
 - ``.csv`` is read with standard quoting. The separator is ``,`` or, as in files that Excel writes in many
   countries, ``;``: the one of which the header has more outside quotation marks, unless only the other one
-  divides the first rows into as many fields as the header.
+  divides the first rows into as many fields as the header. A first line ``sep=;``, which tells Excel the
+  separator, does so here. If spaces follow all separators of the header, spaces after separators are skipped.
 - ``.tsv`` is read without quoting, because most corpora in this format have quotation marks that quote
   nothing. Only if the header has a quotation mark was the file written by a CSV writer, and is read with
   quoting.
@@ -21,6 +22,8 @@ from pairsmith.data.lines import read_lines, shell_command
 
 _LOOKED_AT, _CHARACTERS_LOOKED_AT = 100, 1_000_000
 """To find out the separator, at most about this many lines and characters are read."""
+_STATED = re.compile(r'"?sep=([,;|\t])"?')
+"""The line that tells Excel the separator."""
 _TO_LINE_FEEDS = r"tr '\r' '\n' <"
 
 
@@ -29,7 +32,10 @@ def table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Mapping[str, A
     # The default limit of 128 KiB a field would refuse long documents.
     csv.field_size_limit(2**31 - 1)
     name, lines = display_name(path), read_lines(path)
-    number, first = next(((number, line) for number, line in lines if line.strip()), (0, ""))
+    number, first = _first_line(lines)
+    stated = None if tabs else _STATED.fullmatch(first)
+    if stated:
+        number, first = _first_line(lines)
     if "\r" in first.strip().partition('"')[0]:
         raise InputError(
             f"{name}:{number}: the lines end with a carriage return alone, as on old Macs; "
@@ -37,8 +43,8 @@ def table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Mapping[str, A
         )
     lines = chain([(number, first)] if number else [], lines)
     if not tabs:
-        delimiter, lines = _separator(first, lines)
-        fields = _quoted(path, lines, delimiter=delimiter)
+        delimiter, lines = (stated[1], lines) if stated else _separator(first, lines)
+        fields = _quoted(path, lines, delimiter=delimiter, skip_spaces=_has_spaces(first, delimiter))
     elif '"' in first:
         fields = _quoted(path, lines, delimiter="\t")
     else:
@@ -57,12 +63,17 @@ def table_rows(path: Place, *, tabs: bool) -> Iterator[tuple[str, Mapping[str, A
             yield where, _by_column(header, values, where)
 
 
+def _first_line(lines: Iterator[tuple[int, str]]) -> tuple[int, str]:
+    """The next line that is not blank, and its number; 0 and "" if there is none."""
+    return next(((number, line) for number, line in lines if line.strip()), (0, ""))
+
+
 def _separator(first: str, lines: Iterator[tuple[int, str]]) -> tuple[str, Iterator[tuple[int, str]]]:
     """The separator of a CSV file, and all of its lines, of which ``first`` is the first.
 
     Further lines are read only if the header has both a comma and a semicolon outside quotation marks.
     """
-    unquoted = re.sub('"[^"]*"', "", first)
+    unquoted = _unquoted(first)
     likely, other = (";", ",") if unquoted.count(";") > unquoted.count(",") else (",", ";")
     if other not in unquoted:
         return likely, lines
@@ -78,6 +89,16 @@ def _separator(first: str, lines: Iterator[tuple[int, str]]) -> tuple[str, Itera
     return likely, chain(sample, lines)
 
 
+def _unquoted(header: str) -> str:
+    return re.sub('"[^"]*"', "", header)
+
+
+def _has_spaces(header: str, delimiter: str) -> bool:
+    """Whether a space follows each separator in the header, outside quotation marks."""
+    separators = _unquoted(header).count(delimiter)
+    return 0 < separators == _unquoted(header).count(f"{delimiter} ")
+
+
 def _divides(delimiter: str, lines: Sequence[str], *, is_cut: bool) -> bool:
     """Whether the delimiter divides the rows into as many fields as the header, which has at least two.
 
@@ -85,7 +106,8 @@ def _divides(delimiter: str, lines: Sequence[str], *, is_cut: bool) -> bool:
     fields beyond the header are ignored, too.
     """
     try:
-        rows = list(csv.reader((f"{line}\n" for line in lines), delimiter=delimiter))
+        skip = _has_spaces(lines[0], delimiter)
+        rows = list(csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, skipinitialspace=skip))
     except csv.Error:
         return False
     rows = [row for row in rows if any(field.strip() for field in row)]
@@ -97,7 +119,7 @@ def _divides(delimiter: str, lines: Sequence[str], *, is_cut: bool) -> bool:
 
 
 def _quoted(
-    path: Place, lines: Iterable[tuple[int, str]], *, delimiter: str
+    path: Place, lines: Iterable[tuple[int, str]], *, delimiter: str, skip_spaces: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield (number of its first line, fields) for each row; a quoted field may span several lines."""
     name = display_name(path)
@@ -108,7 +130,7 @@ def _quoted(
             line_numbers.append(number)
             yield line + "\n"
 
-    reader = csv.reader(numbered_lines(), delimiter=delimiter, strict=True)
+    reader = csv.reader(numbered_lines(), delimiter=delimiter, skipinitialspace=skip_spaces, strict=True)
     while True:
         line_numbers[:] = line_numbers[-1:]
         try:
