@@ -11,11 +11,14 @@ from tests.heard import Heard
 from pairsmith.cli.steps import STEPS
 from pairsmith.core.errors import FolderError, InputError, OtherWorkError, SettingsError
 from pairsmith.core.progress import Silent
-from pairsmith.data.schemas import REJECT, SCORED_PAIR, Reject, to_table
+from pairsmith.data.schemas import MINED_PAIR, REJECT, SCORED_PAIR, Reject, to_table
 from pairsmith.runs import DatasetFolder, Run, hash_source
 from pairsmith.runs.estimate import Estimate
+from pairsmith.steps.evaluate.evaluation import written_by_program
 from pairsmith.steps.generate.postprocess import postprocess
 from pairsmith.steps.generate.settings import PostprocessSettings
+from pairsmith.steps.mine.filter import filter_pairs
+from pairsmith.steps.mine.settings import FilterSettings
 from pairsmith.tools.meanings import label_meanings
 from pairsmith.tools.remove import plan_remove, remove
 from pairsmith.tools.settings import RemoveSettings
@@ -68,6 +71,22 @@ def test_scores_that_are_smoothed_keep_their_meaning_and_are_not_smoothed_again(
     assert "other" not in new.manifest.settings
     with pytest.raises(SettingsError, match="has already smoothed these scores"):
         postprocess(PostprocessSettings(data=str(new.path)), Run(tmp_path / "again", Silent()))
+
+
+def test_the_rows_count_as_those_of_the_step_that_made_them(tmp_path):
+    columns = {"margin": 1.1, "score": 0.9, "input_id": "i"}
+    rows = [{"id": n, "input": n, "output": n, "output_id": n, **columns} for n in "abc"]
+    table = pa.Table.from_pylist(rows, MINED_PAIR)
+    write_folder(tmp_path / "rows", {"train": table}, step="mine", settings={"retrieval": "candidates"})
+    once = removed(tmp_path, ids=listed(tmp_path, "a"))
+    options = RemoveSettings(data=str(once.path), ids=listed(tmp_path, "b"))
+    twice = remove(options, Run(tmp_path / "twice", Silent()))
+    assert (twice.manifest.step, twice.manifest.rows_of) == ("remove", "mine")
+    chosen = FilterSettings(pairs=str(twice.path), judge="margin", best=1)
+    kept = filter_pairs(chosen, Run(tmp_path / "kept", Silent()))
+    assert kept.manifest.settings["one_per"] == "input"
+    assert written_by_program(str(twice.path), "mine")
+    assert not written_by_program(str(twice.path), "remove")
 
 
 def test_nothing_of_the_removed_rows_is_in_the_new_folder(tmp_path, folder):

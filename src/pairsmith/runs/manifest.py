@@ -15,6 +15,8 @@ from pairsmith.runs.provenance import Provenance
 FORMAT = 2
 """Format of the folder; increased when folders of the earlier format cannot be continued or read."""
 REJECTS = "rejects"
+ROWS_OF = "rows_of"
+"""The setting of ``remove`` that names the step whose rows are kept."""
 SHARD_FILE = re.compile(r"(data/\w+|rejects/part)-\d{5,}\.parquet")
 
 
@@ -98,6 +100,11 @@ class Manifest(_Model):
     def has_finished(self, fingerprint: str) -> bool:
         """Whether the work with this fingerprint is finished."""
         return self.complete and self.fingerprint == fingerprint
+
+    @property
+    def rows_of(self) -> str:
+        """The step whose rows the folder holds; for a folder of ``remove``, that of the folder it read."""
+        return str(self.settings.get(ROWS_OF, self.step))
 
     @property
     def shard_files(self) -> list[FileEntry]:

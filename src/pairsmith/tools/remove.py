@@ -17,6 +17,7 @@ from pairsmith.data.text.words import words_or_letters
 from pairsmith.runs import Card, DatasetFolder, FolderWriter, Run, hash_source, sources_of, synthetic_tag
 from pairsmith.runs.estimate import FOLDER_BYTES, Before, Estimate
 from pairsmith.runs.identity import Identity
+from pairsmith.runs.manifest import ROWS_OF
 from pairsmith.runs.mapped import finished, nothing_to_do
 from pairsmith.runs.storage import hash_json
 from pairsmith.steps.shared import refuse_sources
@@ -26,8 +27,8 @@ _SAMPLE = 1_000
 """Number of rows of each split that a plan passes on to later steps."""
 _ROW_BYTES = 300
 """Approximate size of a row in bytes."""
-_ABOUT_LABELS = ("task", "smoothing", "augment")
-"""Settings of ``generate`` and ``postprocess`` that tell what the labels mean; the manifest keeps them."""
+_ABOUT_ROWS = ("task", "smoothing", "augment", "retrieval", "judge", "rank_by")
+"""Settings of earlier steps that tell what the labels mean, or how pairs rank; the manifest keeps them."""
 _SHOWN = 3
 """Largest number of ids or texts without a row that a message shows."""
 
@@ -54,7 +55,8 @@ def remove(settings: RemoveSettings, run: Run) -> DatasetFolder:
     numbers = {split: tuple(n for n, kept in enumerate(mask) if not kept) for split, mask in masks.items()}
     identity = Identity.of(
         "remove",
-        {"task": None} | {name: value for name, value in manifest.settings.items() if name in _ABOUT_LABELS},
+        {"task": None, ROWS_OF: manifest.rows_of}
+        | {name: value for name, value in manifest.settings.items() if name in _ABOUT_ROWS},
         {"data": data, "removed rows": hash_json(numbers)},
         manifest.models,
     )

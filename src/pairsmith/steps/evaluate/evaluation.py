@@ -160,14 +160,15 @@ def written_by_program(source: str, *steps: str) -> bool:
     """Whether ``source`` is a folder that one of ``steps`` wrote from texts that a language model generated.
 
     A folder of ``postprocess`` without a task, or of ``filter-queries`` without a column ``kind``, was not
-    made from generated texts.
+    made from generated texts. A folder of ``remove`` counts as written by the step whose rows it holds.
     """
     own = own_folder(source)
     if own is None:
         return False
     folder = DatasetFolder.open(own)
-    if folder.manifest.step == "postprocess" and folder.manifest.settings.get("task") is None:
+    step = folder.manifest.rows_of
+    if step == "postprocess" and folder.manifest.settings.get("task") is None:
         return False
-    if folder.manifest.step == "filter-queries" and "kind" not in folder.schema().names:
+    if step == "filter-queries" and "kind" not in folder.schema().names:
         return False
-    return folder.manifest.step in steps
+    return step in steps

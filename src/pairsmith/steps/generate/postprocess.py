@@ -178,7 +178,7 @@ def read_input(settings: PostprocessSettings, say: Say | None = None) -> Postpro
         ids, sources = (table[name].to_pylist() for name in ("id", _SOURCE.name))
         origins = dict(zip(ids, sources, strict=True))
     described = manifest.settings.get("task")
-    smoothed = manifest.step in ("postprocess", "remove") and bool(manifest.settings.get("smoothing"))
+    smoothed = manifest.rows_of == "postprocess" and bool(manifest.settings.get("smoothing"))
     return PostprocessInput(
         training_rows.source,
         schema,

@@ -208,7 +208,7 @@ def _one_per(settings: FilterSettings, source: DatasetFolder, names: Sequence[st
     """
     manifest, one_per = source.manifest, settings.one_per
     if one_per == "auto":
-        candidates = manifest.step == "mine" and manifest.settings.get("retrieval") == "candidates"
+        candidates = manifest.rows_of == "mine" and manifest.settings.get("retrieval") == "candidates"
         one_per = "input" if candidates or settings.rank_by else "pair"
     if one_per != "pair" and not {"input", "input_id"} & set(names):
         option = f"--one-per {one_per}" if settings.one_per != "auto" else "--rank-by"

@@ -271,7 +271,7 @@ def _ranking(manifest: Manifest) -> tuple[str, str]:
     is a cosine.
     """
     by_margin = manifest.settings.get("judge") == "margin" and not manifest.settings.get("rank_by")
-    return ("margin", "score") if manifest.step == "mine" or by_margin else ("score", "margin")
+    return ("margin", "score") if manifest.rows_of == "mine" or by_margin else ("score", "margin")
 
 
 def examples(
