@@ -37,10 +37,10 @@ from pairsmith.steps.training.settings import TrainReaderSettings, TrainSummariz
 from pairsmith.steps.training.summarizer import train_summarizer
 
 METHODS = {
-    "gold": "labelled by people",
-    "full": "mined, kept by the judge",
-    "biencoder": "mined, largest margins",
-    "gen": "written by a model",
+    "gold": "human-labelled",
+    "full": "full: mined, chosen by a judge",
+    "biencoder": "bi-encoder: mined, largest margins",
+    "gen": "gen: written by a model",
 }
 SIZES = (50, 100, 200, 500)
 MOST = max(SIZES)
@@ -298,16 +298,17 @@ def plot(table: Mapping[str, Mapping[str, Sequence[float]]], figure: str, path: 
     """A figure by the number of pairs added, a line for each method."""
     plt = importlib.import_module("matplotlib.pyplot")
     drawing, axes = plt.subplots(figsize=(6, 4))
-    for method, label in METHODS.items():
+    for place, (method, label) in enumerate(METHODS.items()):
         sizes = [size for size in SIZES if f"{method}-{size}" in table]
         points = [table["seeds-0"][figure], *(table[f"{method}-{size}"][figure] for size in sizes)]
         mean, half = zip(*points, strict=True)
-        axes.errorbar([0, *sizes], mean, yerr=half, label=label, marker="o", capsize=3)
+        beside = [size + 4 * place for size in (0, *sizes)]  # so that intervals do not hide each other
+        axes.errorbar(beside, mean, yerr=half, label=label, marker="o", capsize=3)
     axes.set_xlabel("pairs added to 100 seeds")
     axes.set_ylabel({"f1": "F1", "rouge1": "ROUGE-1"}[figure])
-    axes.legend(frameon=False)
+    drawing.legend(*axes.get_legend_handles_labels(), frameon=False, loc="upper center", ncols=2)
     axes.spines[["top", "right"]].set_visible(False)
-    drawing.tight_layout()
+    drawing.tight_layout(rect=(0, 0, 1, 0.88))
     drawing.savefig(path)
 
 
