@@ -11,6 +11,7 @@ and memory are those of the command's processes.
 import argparse
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -146,11 +147,12 @@ def stage_of(out: Path, pid: int, last: str) -> str:
     """The stage that a run is in, by the files that it has made."""
 
     def scratch(name: str) -> bool:
-        return (out / f".pairsmith-{pid}-{name}.tmp").exists()
+        file_name = re.compile(rf"\.pairsmith-{pid}-[^-]+-{name}\.tmp")
+        return any(file_name.fullmatch(file.name) for file in out.glob(".pairsmith-*.tmp"))
 
-    if last in ("choice", "rows") or (last == "candidates" and not scratch("near-x")):
+    if last in ("choice", "rows") or (last == "candidates" and not scratch("neighbours-x")):
         return "rows" if (out / "data").is_dir() else "choice"
-    if scratch("near-x"):
+    if scratch("neighbours-x"):
         return "candidates"
     if scratch("x"):
         return "search" if scratch("ys") and (out / "search").is_dir() else "keys"
