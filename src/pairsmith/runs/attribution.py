@@ -121,7 +121,7 @@ def model_display_name(name: str | Place) -> str:
 
 
 def displayed_options(settings: Settings) -> str:
-    """The options that repeat a step, for its card, the required ones first.
+    """The options of the command that repeats a step, as its card shows them: required ones first.
 
     Files, folders and servers have their display names.
     """

@@ -103,7 +103,7 @@ class Manifest(_Model):
 
     @property
     def rows_of(self) -> str:
-        """The step whose rows the folder holds; for a folder of ``remove``, that of the folder it read."""
+        """The step that made the folder's rows; ``remove`` keeps the rows of an earlier step."""
         return str(self.settings.get(ROWS_OF, self.step))
 
     @property
